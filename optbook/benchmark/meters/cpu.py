@@ -1,0 +1,68 @@
+"""CPU time of the process tree, from the kernel's counters: nothing is polled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_CGROUP_V2 = Path("/sys/fs/cgroup/cpu.max")
+_CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
+
+
+def tree_seconds() -> float:
+    """CPU seconds used so far by this process, the children it has reaped, and its living descendants.
+
+    The difference of two readings is right also for children that start or end in between: a
+    living child's own counter moves to its parent's counter when the child is reaped. Where the
+    system keeps no counter for reaped children (Windows), those that ended are missing.
+    """
+    import psutil
+
+    own = psutil.Process()
+    total = _with_reaped(own)
+    for child in own.children(recursive=True):
+        try:
+            total += _with_reaped(child)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return total
+
+
+def _with_reaped(process: object) -> float:
+    times = process.cpu_times()  # type: ignore[attr-defined]
+    reaped = getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
+    return float(times.user + times.system + reaped)
+
+
+def own_seconds() -> float:
+    """CPU seconds of this process alone and, where the system counts them, of reaped children."""
+    if sys.platform == "win32":
+        times = os.times()
+        return times.user + times.system
+    import resource
+
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + reaped.ru_utime + reaped.ru_stime
+
+
+def usable_cores() -> float:
+    """Cores this process may use: its affinity, limited by the container's quota (may be half a core)."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cgroup_quota()
+    return float(affinity) if quota is None else min(float(affinity), quota)
+
+
+def cgroup_quota(v2: Path = _CGROUP_V2, v1: Path = _CGROUP_V1) -> float | None:
+    """The container's CPU quota in cores; None where there is none or it can't be read."""
+    try:
+        if v2.exists():
+            limit, period = v2.read_text().split()[:2]
+        else:
+            limit = (v1 / "cpu.cfs_quota_us").read_text().strip()
+            period = (v1 / "cpu.cfs_period_us").read_text().strip()
+        cores = float(limit) / float(period)
+    except (OSError, ValueError, ZeroDivisionError):
+        return None
+    return cores if cores > 0 else None
