@@ -1,0 +1,82 @@
+"""The command line: `optbook` or `python -m optbook`. Every command is one call into the library."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from optbook import lab
+from optbook.errors import OptbookError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="optbook", message="%(prog)s %(version)s")
+def main() -> None:
+    """Find out how fast your training code is, what limits it, and when to stop."""
+
+
+@main.command("lab")
+@click.option("--no-browser", is_flag=True, help="Only print the address, open no browser.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Port to listen on [default: 8888, or the next that is free].",
+)
+def lab_command(no_browser: bool, port: int | None) -> None:
+    """Open the workbook in JupyterLab."""
+    browser = not no_browser and lab.has_display(os.environ, sys.platform)
+    try:
+        root = lab.find_workbook(Path.cwd())
+        click.echo(f"JupyterLab opens the workbook in {root}. Ctrl-C, then y, stops it.", err=True)
+        lab.start(lab.plan(root, os.environ, browser=browser, port=port, superuser=_is_superuser()))
+    except OptbookError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@main.command("log")
+@click.option("-n", "--rows", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+def log_command(rows: int) -> None:
+    """Show the last experiments of the log."""
+    import optbook
+
+    try:
+        frame = optbook.log()
+    except OptbookError as error:
+        raise click.ClickException(str(error)) from error
+    if frame.empty:
+        click.echo("The log is empty: measure something with %%bench or optbook.bench.")
+        return
+    shown = frame.tail(rows)[["created", "label", "status", "throughput", "unit", "seconds", "stubs"]]
+    click.echo(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format, max_colwidth=40))
+
+
+@main.command("bench")
+@click.argument("name", required=False)
+def bench_command(name: str | None) -> None:
+    """Measure optbook itself: all of the project's benchmarks, or the one called NAME.
+
+    They come with the source. Each prints a table and writes tests/benchmarks/results/NAME.json.
+    """
+    folder = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
+    names = sorted(path.stem.removeprefix("bench_") for path in folder.glob("bench_*.py"))
+    if not names:
+        raise click.ClickException(f"no benchmarks in {folder}: they come with a clone of the source.")
+    if name is not None and name not in names:
+        raise click.BadParameter(f"{name!r} is none of {', '.join(names)}.", param_hint="NAME")
+    failed = [each for each in names if name in (None, each) and not _run_benchmark(folder, each)]
+    if failed:
+        raise click.ClickException(f"failed: {', '.join(failed)}.")
+
+
+def _run_benchmark(folder: Path, name: str) -> bool:
+    """Run one benchmark in a process of its own, so that none disturbs the next."""
+    command = [sys.executable, "-m", "tests.benchmarks.run", name]
+    return subprocess.run(command, cwd=folder.parent.parent, check=False).returncode == 0
+
+
+def _is_superuser() -> bool:
+    return sys.platform != "win32" and os.geteuid() == 0
