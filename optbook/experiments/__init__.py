@@ -1,0 +1,1 @@
+"""Experiments: what one holds (`record`), where they lie (`location`, `store`), the session's `log`."""

@@ -1,0 +1,11 @@
+"""What goes wrong with the log, told in one line."""
+
+from __future__ import annotations
+
+
+class LogError(Exception):
+    """The log cannot be used: one line with what is wrong and what to do instead."""
+
+
+class AlreadyLoggedError(LogError):
+    """An experiment with this id is in the log already."""

@@ -1,0 +1,379 @@
+"""The log on disk: one row an experiment, appended at once and durably, and never rewritten."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optbook.experiments import sqlite
+from optbook.experiments.columns import clean, default, from_database, kinds, to_database
+from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.record import Experiment, Status
+from optbook.experiments.schema import prepare, tables, version_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import sqlalchemy as sa
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Store:
+    """The experiments in one database. Threads and forked processes may share it.
+
+    The file is not created before the first `append`; reading a log that is not there gives an empty one.
+
+    Parameters
+    ----------
+    place
+        A path, or an SQLAlchemy URL such as ``postgresql+psycopg://…``.
+
+    Raises
+    ------
+    LogError
+        The place is no usable path or URL. Every method raises it too, when the database cannot be used;
+        a file that is damaged or somebody else's is left as it is.
+    """
+
+    def __init__(self, place: str | os.PathLike[str]) -> None:
+        self.path, self._url, self.shown = _parse(os.fspath(place))
+        self._engines: dict[tuple[int, bool], tuple[sa.Engine, tuple[int, int] | None]] = {}
+
+    def __repr__(self) -> str:
+        return f"Store({self.shown!r})"
+
+    def append(self, experiment: Experiment) -> None:
+        """Write the experiment and its payload in one transaction; once this returns, they are safe.
+
+        Raises
+        ------
+        AlreadyLoggedError
+            There is an experiment with this id.
+        LogError
+            It could not be written.
+        """
+        import sqlalchemy as sa
+
+        all_tables = tables()
+        payload, lost = to_database(experiment, payload=True)
+        row, more = to_database(experiment)
+        if not row["id"]:
+            raise LogError(f"the id of an experiment is {experiment.id!r}: leave it out, or give a text")
+        if lost or more:
+            lines = tuple(str(line) for line in experiment.warnings or ())
+            row, _ = to_database(experiment.replace(warnings=(*lines, *more, *lost)))
+        try:
+            with self._connect(write=True) as connection:
+                connection.execute(sa.insert(all_tables.experiments), row)
+                connection.execute(sa.insert(all_tables.payloads), {"id": row["id"], **payload})
+        except sa.exc.IntegrityError as error:
+            raise AlreadyLoggedError(f"experiment {experiment.id} is in {self.shown} already") from error
+
+    def note(self, id: str, text: str) -> None:
+        """Add a note to an experiment; earlier notes stay.
+
+        Raises
+        ------
+        LogError
+            There is no such experiment, or the note could not be written.
+        """
+        self._annotate(id, note=clean(text))
+
+    def hide(self, id: str, hidden: bool = True) -> None:
+        """Leave an experiment out of `frame` and `latest`, or (``hidden=False``) take it back in.
+
+        Raises
+        ------
+        LogError
+            There is no such experiment, or the flag could not be written.
+        """
+        self._annotate(id, hidden=hidden)
+
+    def _annotate(self, id: str, **values: Any) -> None:
+        import sqlalchemy as sa
+
+        all_tables = tables()
+        known = sa.select(all_tables.experiments.c.seq).where(all_tables.experiments.c.id == clean(id))
+        missing = LogError(f"no experiment {clean(id)[:40]!r} in {self.shown}: use an id from optbook.log()")
+        if not self._exists():
+            raise missing
+        with self._connect(write=True) as connection:
+            if connection.execute(known).first() is None:
+                raise missing
+            now = datetime.now(UTC).isoformat(timespec="microseconds")
+            connection.execute(sa.insert(all_tables.notes), {"id": clean(id), "created": now, **values})
+
+    def frame(self, hidden: bool = False) -> pd.DataFrame:
+        """All experiments, oldest first, index 0 … n-1: the record's columns and `note`.
+
+        With ``hidden=True`` hidden experiments are there as well, and a column `hidden` tells them.
+        See `optbook.experiments.frames.to_frame` for the dtypes.
+        """
+        import sqlalchemy as sa
+
+        from optbook.experiments.frames import to_frame
+
+        rows: Sequence[Sequence[Any]] = []
+        notes: dict[str, str] = {}
+        is_hidden: dict[str, bool] = {}
+        if self._exists():
+            with self._connect() as connection:
+                table = tables().experiments
+                here = self._columns(connection)
+                columns = [_raw(table.c[name]) if name in here else sa.null() for name in kinds()]
+                rows = _fetch(connection, sa.select(*columns).order_by(table.c.seq))
+                notes, is_hidden = _annotations(connection)
+        at = list(kinds()).index("id")
+        if not hidden and is_hidden:
+            rows = [row for row in rows if not is_hidden.get(row[at])]
+        flags = [is_hidden.get(row[at], False) for row in rows] if hidden else None
+        return to_frame(rows, [notes.get(row[at], "") for row in rows], flags)
+
+    def get(self, id: str) -> Experiment:
+        """The experiment with this id, raw times and source included.
+
+        Raises
+        ------
+        LogError
+            There is none.
+        """
+        found = self._one(tables().experiments.c.id == clean(id), hidden=True)
+        if found is None:
+            raise LogError(f"no experiment {clean(id)[:40]!r} in {self.shown}: use an id from optbook.log()")
+        return found
+
+    def latest(self, label: str, status: Status | None = None) -> Experiment | None:
+        """The newest experiment of this label (and status, if given) that is not hidden; None if none."""
+        table = tables().experiments
+        condition = table.c.label == clean(label)
+        return self._one(
+            condition if status is None else condition & (table.c.status == status), hidden=False
+        )
+
+    def _one(self, condition: sa.ColumnElement[bool], *, hidden: bool) -> Experiment | None:
+        import sqlalchemy as sa
+
+        if not self._exists():
+            return None
+        all_tables = tables()
+        table, payloads = all_tables.experiments, all_tables.payloads
+        with self._connect() as connection:
+            here = self._columns(connection)
+            names = {**kinds(), **kinds(payload=True)}
+            columns = [
+                _raw((table.c if name in table.c else payloads.c)[name]) if name in here else sa.null()
+                for name in names
+            ]
+            query = (
+                sa.select(*columns)
+                .select_from(table.outerjoin(payloads, payloads.c.id == table.c.id))
+                .where(condition)
+                .order_by(table.c.created.desc(), table.c.seq.desc())
+            )
+            is_hidden = {} if hidden else _annotations(connection)[1]
+            at = list(names).index("id")
+            for row in _fetch(connection, query):
+                if not is_hidden.get(row[at]):
+                    return _experiment(row)
+        return None
+
+    def revision(self) -> int:
+        """A number that grows with every experiment, note and flag that anyone adds; cheap."""
+        import sqlalchemy as sa
+
+        if not self._exists():
+            return 0
+        with self._connect() as connection:
+            counts = [
+                sa.select(sa.func.coalesce(sa.func.max(t.c.seq), 0)).scalar_subquery()
+                for t in (tables().experiments, tables().notes)
+            ]
+            return int(connection.execute(sa.select(counts[0] + counts[1])).scalar_one())
+
+    def close(self) -> None:
+        """Close the connections of this process; the store can be used again."""
+        for key in [key for key in self._engines if key[0] == os.getpid()]:
+            self._engines.pop(key)[0].dispose()
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _exists(self) -> bool:
+        return self.path is None or sqlite.inspect_file(self.path, self.shown)
+
+    def _columns(self, connection: sa.Connection) -> set[str]:
+        import sqlalchemy as sa
+
+        inspector = sa.inspect(connection)
+        return {c["name"] for table in ("experiments", "payloads") for c in inspector.get_columns(table)}
+
+    @contextmanager
+    def _connect(self, *, write: bool = False) -> Iterator[sa.Connection]:
+        """A connection inside a transaction; every error of the database leaves as a LogError."""
+        import sqlalchemy as sa
+
+        try:
+            with self._engine(write).begin() as connection:
+                yield connection
+        except sa.exc.IntegrityError:
+            raise
+        except (sa.exc.DBAPIError, sqlite3.Error) as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: sa.exc.DBAPIError | sqlite3.Error) -> LogError:
+        found = sqlite.explain(error, self.shown)
+        secret = self._url.password
+        return LogError(str(found).replace(str(secret), "***")) if secret else found
+
+    def _engine(self, write: bool) -> sa.Engine:
+        """This process's engine. One connection is kept, since closing the last one of a SQLite file moves
+        its whole write-ahead log into it (20 ms here); a forked child must neither use nor close it, so it
+        makes its own and leaves the parent's alone. A file that was deleted or replaced is opened anew."""
+        key = os.getpid(), write
+        now = None if self.path is None else sqlite.identity(self.path)
+        if key in self._engines:
+            engine, then = self._engines[key]
+            if now == then:
+                return engine
+            self._engines.pop(key, None)
+            engine.dispose()
+        engine = self._open(write)
+        opened = engine, None if self.path is None else sqlite.identity(self.path)
+        if key in self._engines and self._engines[key][1] == opened[1]:  # another thread was quicker
+            engine.dispose()
+        return self._engines.setdefault(key, opened)[0]
+
+    def _open(self, write: bool) -> sa.Engine:
+        if self.path is not None:
+            return self._open_file(self.path, write)
+        import sqlalchemy as sa
+
+        try:
+            engine = sa.create_engine(self._url, pool_pre_ping=True)
+        except (ImportError, sa.exc.ArgumentError) as error:
+            raise LogError(f"{self.shown} needs a database driver that is missing ({error})") from error
+        with engine.begin() as connection:
+            if write:
+                prepare(connection, self.shown)
+            else:
+                version_of(connection, self.shown)
+        return engine
+
+    def _open_file(self, path: Path, write: bool) -> sa.Engine:
+        import sqlalchemy as sa
+
+        exists = sqlite.inspect_file(path, self.shown)
+        if write and not exists:
+            sqlite.make_parents(path, self.shown)
+        engine = sa.create_engine(
+            "sqlite://",
+            creator=lambda: sqlite.connect(path, write=write),
+            poolclass=sa.pool.QueuePool,
+            pool_size=1,
+            max_overflow=64,
+        )
+        begin = "BEGIN IMMEDIATE" if write else "BEGIN"
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin) and None)
+        try:
+            with engine.begin() as connection:
+                if exists:
+                    sqlite.check(connection.connection.driver_connection, path)  # type: ignore[arg-type]
+                if write:
+                    prepare(connection, self.shown)
+                    if not exists:
+                        sqlite.mark(connection)
+                elif version_of(connection, self.shown) == 0:
+                    raise LogError(f"{self.shown} is damaged: its tables are missing")
+            if write:
+                sqlite.use_wal(path)
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
+
+
+def _parse(place: str) -> tuple[Path | None, sa.URL, str]:
+    """Path (of SQLite), URL, and the place as it may be shown."""
+    import sqlalchemy as sa
+
+    if not place.strip():
+        raise LogError("the place of the log is empty: give a path or an SQLAlchemy URL")
+    if "://" not in place:
+        url = sa.URL.create("sqlite", database=place)
+    else:
+        try:
+            url = sa.make_url(place)
+            driver = url.get_dialect()
+        except (sa.exc.ArgumentError, ImportError, ValueError) as error:
+            scheme = place.split("://")[0]
+            raise LogError(
+                f"{scheme}://… is no URL that SQLAlchemy knows: write a path, sqlite:///path "
+                "or postgresql+psycopg://user@host/name"
+            ) from error
+        if driver.is_async:
+            raise LogError(f"{url.drivername}:// is asynchronous: use its synchronous driver")
+    if url.get_backend_name() != "sqlite":
+        return None, url, url.render_as_string(hide_password=True)
+    name = url.database or ""
+    if name in ("", ":memory:") or name.startswith("file:") or "\x00" in name:
+        raise LogError(f"{clean(place)[:80]!r} does not name a file: write a path, or sqlite:///path")
+    path = Path(os.path.abspath(os.path.expanduser(name)))
+    return path, url, str(path)
+
+
+def _raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """The column as the driver gives it: whether it is of its type is looked at later, value by value."""
+    import sqlalchemy as sa
+
+    return sa.type_coerce(column, sa.types.NullType())
+
+
+def _fetch(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Sequence[Any]]:
+    """All rows; text that is not UTF-8 does not stop the others from being read."""
+    import sqlalchemy as sa
+
+    try:
+        return connection.execute(query).all()
+    except sa.exc.OperationalError as error:
+        if "decode" not in str(error.orig).lower():
+            raise
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    sqlite.lenient_text(raw)
+    return connection.execute(query).all()
+
+
+def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, bool]]:
+    """By experiment: its notes, a line each, and whether it is hidden."""
+    import sqlalchemy as sa
+
+    table = tables().notes
+    notes: dict[str, str] = {}
+    hidden: dict[str, bool] = {}
+    columns = (_raw(column) for column in (table.c.id, table.c.note, table.c.hidden))
+    for id, note, flag in _fetch(connection, sa.select(*columns).order_by(table.c.seq)):
+        if note is not None:
+            notes[id] = f"{notes[id]}\n{note}" if id in notes else str(note)
+        if flag is not None:
+            hidden[id] = bool(flag)
+    return notes, hidden
+
+
+def _experiment(row: Sequence[Any]) -> Experiment:
+    from dataclasses import fields
+
+    values: dict[str, Any] = {}
+    problems: list[str] = []
+    by_name = {field.name: field for field in fields(Experiment)}
+    for (name, kind), value in zip({**kinds(), **kinds(payload=True)}.items(), row, strict=True):
+        values[name], problem = from_database(name, kind, value, default(by_name[name]))
+        if problem:
+            problems.append(problem)
+    if values["created"] is None:
+        values["created"] = _EPOCH
+    values["warnings"] = (*values["warnings"], *problems)
+    return Experiment(**values)
