@@ -147,7 +147,7 @@ def active() -> Recorder | None:
     return _Active.recorder
 
 
-class recording:
+class recording:  # noqa: N801 (used as a function is)
     """Make ``recorder`` the active one inside a ``with`` block."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -196,12 +196,13 @@ def track(iterable: Iterable[Any], unit: str = "batch", **counts: Count) -> Trac
         raise TypeError(
             f"track() got {type(iterable).__name__}, which cannot be looped over: give a loader or a list"
         )
-    if not isinstance(unit, str) or not unit.strip():
+    name: object = unit
+    if not isinstance(name, str) or not name.strip():
         raise ValueError(f"track() got unit {unit!r}: give a name in the singular, such as 'batch'")
     return Tracked(iterable, unit.strip(), counts)
 
 
-class span:
+class span:  # noqa: N801 (used as a function is)
     """Time a part of a workload: ``with span("augment"): ...``, or ``@span("augment")`` on a function.
 
     The seconds inside each name are summed per measurement. Spans may be nested; a nested span's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -92,7 +93,7 @@ def rate_of_steps(durations: Sequence[float]) -> Estimate:
 
     count = max(FEWEST, min(20, n // 5))
     edges = [round(i * n / count) for i in range(count + 1)]
-    means = [statistics.fmean(durations[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    means = [statistics.fmean(durations[a:b]) for a, b in itertools.pairwise(edges)]
     half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * statistics.stdev(means) / math.sqrt(count)
     mean = total / n
     if half >= mean:

@@ -73,7 +73,7 @@ def _child_ids() -> list[int]:
 
 
 def children_memory() -> float | None:
-    """What the descendants hold: proportional set size on Linux (shared pages split), else unique or resident."""
+    """What the descendants hold: on Linux with shared pages split between them, elsewhere resident."""
     if any(_SELF.glob("task/*/children")):
         ids = _child_ids()
         sizes = [_kib("Pss", _read(Path(f"/proc/{pid}/smaps_rollup"))) for pid in ids]

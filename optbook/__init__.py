@@ -1,0 +1,50 @@
+"""optbook: benchmark, simplify, optimize, repeat. An interactive optimization workbook for ML systems."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optbook.benchmark.bench import bench
+    from optbook.benchmark.recorder import span, track
+    from optbook.experiments.log import log
+    from optbook.repeat.overview import progress
+    from optbook.repeat.widgets import dashboard
+
+__version__ = "0.1.0"
+__all__ = ["bench", "dashboard", "log", "progress", "span", "track"]
+
+_WHERE = {
+    "bench": "optbook.benchmark.bench",
+    "track": "optbook.benchmark.recorder",
+    "span": "optbook.benchmark.recorder",
+    "log": "optbook.experiments.log",
+    "progress": "optbook.repeat.overview",
+    "dashboard": "optbook.repeat.widgets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``import optbook`` costs next to nothing."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'optbook' has no attribute {name!r}: it has {', '.join(__all__)}")
+    return getattr(importlib.import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext optbook``."""
+    from optbook.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """``%unload_ext optbook``: undo what loading did."""
+    from optbook.magics import unload
+
+    unload(shell)

@@ -1,0 +1,158 @@
+"""`bench`: measure a workload, record it, and return what was measured."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from optbook import settings as configuration
+from optbook.benchmark.clock import Clock
+from optbook.benchmark.figures import figures
+from optbook.benchmark.origin import origin
+from optbook.benchmark.progress import Progress
+from optbook.benchmark.runner import Execution, Outcome, Plan, Workload
+from optbook.errors import OptionError
+from optbook.experiments import log
+from optbook.experiments.record import Experiment
+
+Quantity = float | Callable[[], float]
+
+
+def bench(
+    function: Callable[[], object],
+    label: str | None = None,
+    *,
+    runs: int | None = None,
+    steps: int | None = None,
+    warmup: int | None = None,
+    budget: float | None = None,
+    setup: Callable[[], object] | None = None,
+    units: Mapping[str, Quantity] | None = None,
+    metrics: Mapping[str, Quantity] | None = None,
+    source: str = "",
+    clock: Clock | None = None,
+) -> Experiment:
+    """Measure ``function()``, append the experiment to the log, and return it.
+
+    A function that loops over `track` runs once; its first steps are warm-up. Any other runs once
+    to warm up and is repeated until ``budget`` seconds are spent.
+
+    Args:
+        function: the workload; called without arguments.
+        label: what the experiment is called; the function's name if None.
+        runs: how often it is executed altogether, warm-up included; 1 means exactly once.
+        steps: ends a tracked loop after so many steps, warm-up included.
+        warmup: how many of the runs (or tracked steps) are not counted.
+        budget: seconds for the counted runs; the setting `OptBook.budget` if None.
+        setup: called untimed before every run.
+        units: what one run amounts to, by unit in the singular: ``{"batch": 20}``; a function is
+            called after each run. The first named is the unit of the headline.
+        metrics: results worth keeping beside the time; a function is called once, at the end.
+        source: the source of the workload, for the log.
+        clock: the clock to read.
+
+    Returns:
+        The experiment: times in seconds, memory in bytes, throughput in units per second.
+
+    Raises:
+        OptionError: an option can't be used; nothing was run.
+        Exception: whatever ``function`` raised. The experiment is recorded as failed (as
+            interrupted for KeyboardInterrupt) with the runs that were finished.
+    """
+    settings = configuration.settings()
+    plan = Plan(
+        runs=runs,
+        steps=steps,
+        warmup=warmup,
+        budget=settings.budget if budget is None else budget,
+        max_runs=settings.max_runs,
+        reset_peak=settings.reset_peak,
+    )
+    if not callable(function):
+        raise OptionError(f"bench() got {function!r}: give a function that takes no arguments")
+    label = _label(function if label is None else label)
+    units, metrics = dict(units or {}), dict(metrics or {})
+    for name, value in [*units.items(), *metrics.items()]:
+        if not callable(value):
+            _number(name, value, positive=name in units)
+    counted = functools.partial(_evaluated, units, positive=True) if units else None
+    progress = Progress(label, plan.budget, plan.steps, settings.progress_bar)
+    outcome = Execution(Workload(function, setup, counted), plan, clock or Clock(), progress).execute()
+    fields = figures(outcome, plan, tuple(units))
+    problem = outcome.exception
+    if problem is None and metrics:
+        try:
+            fields["metrics"] = _evaluated(metrics, positive=False)
+        except OptionError as exception:
+            problem = exception
+            fields["warnings"] += (str(exception),)
+    if outcome.void:
+        fields["warnings"] += ("the figures of a void experiment are not to be trusted",)
+    experiment = Experiment(
+        label=label,
+        participant=settings.participant,
+        source=source if settings.store_source else "",
+        **_status(outcome),
+        **fields,
+        **origin(),
+    )
+    trouble = log.record(experiment)
+    if trouble:
+        experiment = experiment.replace(warnings=(*experiment.warnings, trouble))
+    if problem is not None:
+        raise problem
+    return experiment
+
+
+def _label(named: object) -> str:
+    label = named if isinstance(named, str) else getattr(named, "__name__", type(named).__name__)
+    label = label.strip()
+    if not label:
+        raise OptionError("the label is empty: give a name, such as 'baseline'")
+    return str(label)
+
+
+def _status(outcome: Outcome) -> dict[str, Any]:
+    exception = outcome.exception
+    if isinstance(exception, KeyboardInterrupt):
+        return {"status": "interrupted", "error": "interrupted; the runs that were finished are kept"}
+    if exception is not None:
+        return {"status": "failed", "error": f"{type(exception).__name__}: {exception}"}
+    if outcome.void:
+        return {"status": "void", "error": outcome.void}
+    return {}
+
+
+def _evaluated(quantities: Mapping[str, Quantity], *, positive: bool) -> dict[str, float]:
+    found = {}
+    for name, quantity in quantities.items():
+        try:
+            value = quantity() if callable(quantity) else quantity
+        except OptionError:
+            raise
+        except Exception as exception:
+            what = f"the expression for {name!r} raised {type(exception).__name__}: {exception}"
+            raise OptionError(f"{what}; give one that gives a number") from exception
+        found[name] = _number(name, value, positive=positive)
+    return found
+
+
+def _number(name: str, value: object, *, positive: bool) -> float:
+    """``value`` as a float; a tensor or array of one element counts as a number, a truth value does not."""
+    try:
+        if isinstance(value, (bool, str, bytes)):
+            raise TypeError
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise OptionError(f"{name!r} is {_short(value)}: give a number, such as 20") from None
+    if math.isnan(number) or (positive and not 0 < number < math.inf):
+        wanted = "a number above zero" if positive else "a number"
+        raise OptionError(f"{name!r} is {number:g}: give {wanted}, such as 20")
+    return number
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,95 @@
+"""A notebook cell as a workload: compiled once, run in the user's namespace."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from optbook.benchmark import coroutines
+from optbook.errors import OptionError
+
+
+class Cell:
+    """The code of a cell. Calling it runs the cell; the value of a last expression is shown once.
+
+    Line numbers in tracebacks are those of the notebook cell, whose first line is the magic.
+
+    Args:
+        source: the cell below its magic line.
+        shell: IPython's shell.
+        silent: whether the value of a last expression is not shown.
+
+    Raises:
+        SyntaxError: the code can't be compiled.
+        OptionError: the cell is empty.
+    """
+
+    def __init__(self, source: str, shell: Any, *, silent: bool = False) -> None:
+        if not source.strip():
+            raise OptionError("the cell is empty: write the code to measure below the magic's line")
+        code = _line_for_line(source, shell)
+        name = shell.compile.cache(code, shell.execution_count, raw_code=code)
+        tree = ast.parse(code, name)
+        self._namespace = shell.user_ns
+        self._silent = silent or source.rstrip().endswith(";")
+        self._shown = False
+        self._parts: list[CodeType] = []
+        self._value: CodeType | None = None
+        *body, last = tree.body or [ast.Pass()]
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | shell.compile.flags
+        if not isinstance(last, ast.Expr):
+            body = tree.body
+        if body:
+            module = ast.Module(body, tree.type_ignores)
+            self._parts.append(compile(module, name, "exec", flags=flags, dont_inherit=True))
+        if isinstance(last, ast.Expr):
+            expression = ast.Expression(last.value)
+            self._value = compile(expression, name, "eval", flags=flags, dont_inherit=True)
+
+    def __call__(self) -> None:
+        """Run the cell once in the user's namespace."""
+        for code in self._parts:
+            self._run(code)
+        if self._value is not None:
+            value = self._run(self._value)
+            if not self._shown and not self._silent and value is not None:
+                from IPython.display import display
+
+                display(value)  # type: ignore[no-untyped-call]
+        self._shown = True
+
+    def _run(self, code: CodeType) -> Any:
+        if code.co_flags & inspect.CO_COROUTINE:
+            return coroutines.run(lambda: eval(code, self._namespace))
+        return eval(code, self._namespace)
+
+
+def _line_for_line(source: str, shell: Any) -> str:
+    """The cell as Python, padded so that its line numbers are those in the notebook.
+
+    The magic itself is the first line, and IPython's transformation drops leading blank lines.
+    """
+    blank = len(source) - len(source.lstrip("\n"))
+    return "\n" * (1 + blank) + str(shell.transform_cell(source))
+
+
+def expression(text: str, namespace: dict[str, Any], option: str) -> float | Callable[[], Any]:
+    """The value of a number, or a function that evaluates ``text`` in ``namespace`` each time it is called.
+
+    Raises:
+        OptionError: ``text`` is not an expression.
+    """
+    try:
+        code = compile(text.strip(), f"<{option}>", "eval")
+    except (SyntaxError, ValueError):
+        raise OptionError(
+            f"{option} got {text!r}: give a number or an expression, such as len(loader)"
+        ) from None
+    try:
+        literal = ast.literal_eval(text.strip())
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return lambda: eval(code, namespace)
+    return literal  # type: ignore[no-any-return]

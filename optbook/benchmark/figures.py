@@ -1,0 +1,185 @@
+"""From what happened in a measurement to the figures of an experiment."""
+
+from __future__ import annotations
+
+import math
+import statistics as basic
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from optbook.benchmark import statistics
+from optbook.benchmark.meters import cpu
+from optbook.benchmark.recorder import Recorder, Series
+from optbook.benchmark.runner import Outcome, Plan
+
+MOST_WARMUP_STEPS = 5
+SHORT_RUN_SECONDS = 50e-6
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The counted steps of the unit tracked first."""
+
+    durations: list[float]
+    waits: list[float]
+    warmup: int
+    start: float
+    share: float
+
+
+def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of `optbook.experiments.record.Experiment` that follow from a measurement.
+
+    ``unit_order`` names the units given as options, which come before those that were tracked.
+    """
+    fields: dict[str, Any] = {
+        "runs": len(outcome.times),
+        "executions": outcome.executions,
+        "warmup": len(outcome.warmup_times),
+        "memory_peak": outcome.memory.peak,
+        "memory_growth": outcome.memory.growth,
+        "memory_children": outcome.memory.children,
+        "memory_method": outcome.memory.method,
+        "times": tuple(outcome.times),
+        "cores": cpu.usable_cores(),
+    }
+    if outcome.cpu_seconds is not None and outcome.cpu_window > 0:
+        fields["cpu_cores"] = outcome.cpu_seconds / outcome.cpu_window
+        fields["cpu_share"] = fields["cpu_cores"] / fields["cores"]
+    if outcome.tracked:
+        fields |= _of_steps(outcome, plan, unit_order)
+    elif outcome.times:
+        fields |= _of_runs(outcome, unit_order)
+    fields["warnings"] = tuple(_warnings(outcome, fields))
+    return fields
+
+
+def _of_runs(outcome: Outcome, unit_order: Sequence[str]) -> dict[str, Any]:
+    seconds = statistics.median(outcome.times)
+    if seconds.value <= 0:
+        return {"seconds": seconds.value, "parts": dict(outcome.parts)}
+    units = {name: outcome.counts[name] / seconds.value for name in unit_order if name in outcome.counts}
+    unit = next(iter(units), "run")
+    units.setdefault("run", 1 / seconds.value)
+    throughput = seconds.inverse(outcome.counts.get(unit, 1.0))
+    return {
+        "unit": unit,
+        "units": units,
+        "throughput": throughput.value,
+        "throughput_low": throughput.low,
+        "throughput_high": throughput.high,
+        "seconds": seconds.value,
+        "seconds_low": seconds.low,
+        "seconds_high": seconds.high,
+        "parts": dict(outcome.parts),
+    }
+
+
+def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[str, Any]:
+    unit = next(iter(outcome.tracked[0].series))
+    counted = [_counted_steps(recorder.series[unit], plan.warmup) for recorder in outcome.tracked]
+    durations = [seconds for steps in counted for seconds in steps.durations]
+    waits = [seconds for steps in counted for seconds in steps.waits]
+    total = math.fsum(durations)
+    fields: dict[str, Any] = {
+        "steps": len(durations),
+        "warmup": sum(steps.warmup for steps in counted),
+        "times": tuple(durations),
+        "waits": tuple(waits),
+        "startup_seconds": outcome.tracked[0].series[unit].startup,
+    }
+    if total <= 0:
+        return fields
+    rate = statistics.rate_of_steps(durations)
+    share = basic.fmean(steps.share for steps in counted)
+    units = {
+        name: outcome.counts[name] * len(counted) * share / total
+        for name in unit_order
+        if name in outcome.counts
+    }
+    units[unit] = rate.value
+    for recorder, steps in zip(outcome.tracked, counted, strict=True):
+        for name, count in _other_counts(recorder, unit, steps).items():
+            units[name] = units.get(name, 0.0) + count / total
+    first = next(iter(units))
+    scale = units[first] / rate.value
+    return fields | {
+        "unit": first,
+        "units": units,
+        "throughput": units[first],
+        "throughput_low": None if rate.low is None else rate.low * scale,
+        "throughput_high": None if rate.high is None else rate.high * scale,
+        "seconds": basic.median(durations),
+        "wait_share": math.fsum(waits) / total,
+        "parts": _parts(outcome.tracked, counted),
+    }
+
+
+def _counted_steps(series: Series, warmup: int | None) -> _Steps:
+    n = len(series)
+    if warmup is None:
+        warmup = min(MOST_WARMUP_STEPS, max(1, n // 10)) if n > 1 else 0
+    warmup = min(warmup, n - 1)
+    durations = [done - asked for asked, done in zip(series.asked, series.done, strict=True)]
+    durations = _spread_over_blocks(durations, series.synced)[warmup:]
+    waits = [ready - asked for asked, ready in zip(series.asked, series.ready, strict=True)][warmup:]
+    return _Steps(durations, waits, warmup, series.asked[warmup], (n - warmup) / n)
+
+
+def _spread_over_blocks(durations: list[float], synced: list[int]) -> list[float]:
+    """Between two synchronisations of a device only all steps together have a true time."""
+    spread: list[float] = []
+    for end in synced:
+        block = durations[len(spread) : end + 1]
+        spread += [math.fsum(block) / len(block)] * len(block) if block else []
+    return spread + durations[len(spread) :]
+
+
+def _other_counts(recorder: Recorder, unit: str, steps: _Steps) -> dict[str, float]:
+    counts = {
+        name: math.fsum(values[steps.warmup :]) for name, values in recorder.series[unit].counts.items()
+    }
+    for name, series in recorder.series.items():
+        if name == unit:
+            continue
+        inside = [i for i, done in enumerate(series.done) if done >= steps.start]
+        counts[name] = counts.get(name, 0.0) + len(inside)
+        for further, values in series.counts.items():
+            counts[further] = counts.get(further, 0.0) + math.fsum(values[i] for i in inside)
+    return counts
+
+
+def _parts(recorders: Iterable[Recorder], counted: Iterable[_Steps]) -> dict[str, float]:
+    parts: dict[str, float] = {}
+    for recorder, steps in zip(recorders, counted, strict=True):
+        for name, spans in recorder.spans.items():
+            parts[name] = parts.get(name, 0.0) + _since(spans.starts, spans.durations, steps.start)
+    return parts
+
+
+def _since(starts: array[float], durations: array[float], start: float) -> float:
+    return math.fsum(seconds for began, seconds in zip(starts, durations, strict=True) if began >= start)
+
+
+def _warnings(outcome: Outcome, fields: dict[str, Any]) -> Iterable[str]:
+    counted = fields.get("steps") or fields["runs"]
+    kind = "steps" if fields.get("steps") else "runs"
+    if 0 < counted < statistics.FEWEST:
+        yield (
+            f"only {counted} {kind} counted: fewer than {statistics.FEWEST} have no 95 % interval; "
+            + (
+                "track more steps"
+                if kind == "steps"
+                else f"give --runs {statistics.FEWEST + 1} or a larger --budget"
+            )
+        )
+    if kind == "runs" and 0 < fields.get("seconds", 1.0) < SHORT_RUN_SECONDS:
+        yield "a run is so short that the measuring itself counts: put a loop into the cell"
+    if outcome.printed.dropped:
+        yield f"the cell printed {outcome.printed.written} characters: only the first million are shown"
+    if outcome.repeated.written or outcome.repeated.displays_dropped:
+        yield "the cell prints or displays: shown for the first run only, so later runs do less of that work"
+    if outcome.memory.method == "sampled":
+        yield "peak memory was sampled: short spikes can be missing"

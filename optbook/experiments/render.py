@@ -1,0 +1,176 @@
+"""How one experiment is shown: the same rows as HTML and as plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from optbook import formatting as write
+from optbook.experiments.record import Experiment
+
+STRIP_POINTS = 160
+STRIP_WIDTH, STRIP_HEIGHT = 480, 44
+LONGEST_LABEL = 200
+
+_STYLE = (
+    "font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:var(--jp-ui-font-size1,13px);"
+    "color:var(--jp-ui-font-color1,currentColor)"
+)
+_FAINT = "color:var(--jp-ui-font-color2,gray)"
+_MARK = {
+    "failed": "var(--jp-error-color1,#b00020)",
+    "interrupted": "var(--jp-warn-color1,#a15c00)",
+    "void": "var(--jp-warn-color1,#a15c00)",
+}
+
+
+def one_line(text: str, most: int = LONGEST_LABEL) -> str:
+    """``text`` without line breaks and control characters, cut after ``most`` characters."""
+    flat = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
+    return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def headline(experiment: Experiment) -> str:
+    """Label, and status where it is not ok."""
+    label = one_line(experiment.label)
+    return label if experiment.status == "ok" else f"{label} [{experiment.status}]"
+
+
+def rows(experiment: Experiment) -> list[tuple[str, str]]:
+    """What is known of an experiment, as pairs of a name and a written value."""
+    return [(name, value) for name, value in _rows(experiment) if value]
+
+
+def _rows(e: Experiment) -> Iterable[tuple[str, str]]:
+    if e.error:
+        yield e.status, one_line(e.error, 500)
+    if e.stubs:
+        yield "simplified", f"{one_line(e.stubs)} replaced by stubs: not a figure of the real system"
+    if e.throughput is not None:
+        yield "throughput", _with_spread(write.rate(e.throughput, e.unit), _spread(e))
+        for unit, rate in e.units.items():
+            if unit != e.unit and (unit != "run" or len(e.units) == 1):
+                yield "", write.rate(rate, unit)
+    kind = "step" if e.steps else "run"
+    if e.seconds is not None:
+        yield f"median {kind}", write.seconds(e.seconds) + _tail(e)
+    yield "counted", _counted(e)
+    if e.wait_share is not None:
+        startup = f"; {write.seconds(e.startup_seconds)} to start" if e.startup_seconds else ""
+        yield "waiting for data", f"{write.percent(e.wait_share)} of the time{startup}"
+    if e.parts and e.times:
+        total = sum(e.times)
+        largest = sorted(e.parts.items(), key=lambda part: -part[1])[:6]
+        yield "parts", ", ".join(f"{one_line(name, 40)} {write.percent(s / total)}" for name, s in largest)
+    if e.cpu_cores is not None:
+        busy = f"{write.number(e.cpu_cores, 2)} of {e.cores or 0:g} cores busy"
+        yield "CPU", f"{busy} ({write.percent(e.cpu_share)})"
+    if e.memory_peak is not None:
+        children = f", and {write.bytes_(e.memory_children)} in child processes" if e.memory_children else ""
+        yield (
+            "peak memory",
+            f"{write.bytes_(e.memory_peak)} ({write.bytes_(e.memory_growth)} more than before{children})",
+        )
+    for name, value in e.metrics.items():
+        yield one_line(name, 40), write.number(value, 4)
+
+
+def _spread(e: Experiment) -> str:
+    return write.spread(e.throughput, e.throughput_low, e.throughput_high)
+
+
+def _with_spread(text: str, spread: str) -> str:
+    return f"{text} {spread}" if spread else text
+
+
+def _tail(e: Experiment) -> str:
+    if len(e.times) < 20:
+        return ""
+    ordered = sorted(e.times)
+    p95, slowest = ordered[int(0.95 * (len(ordered) - 1))], ordered[-1]
+    return f" (p95 {write.seconds(p95)}, slowest {write.seconds(slowest)})"
+
+
+def _counted(e: Experiment) -> str:
+    times = f"the workload ran {_times(e.executions)}"
+    if e.steps:
+        return f"{_count(e.steps, 'step')} after {e.warmup} of warm-up; {times}"
+    if e.runs and e.warmup:
+        return f"{_count(e.runs, 'run')} after {e.warmup} of warm-up; {times}"
+    if e.runs:
+        return f"{_count(e.runs, 'run')}; {times}"
+    return times if e.executions else ""
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit if number == 1 else write.plural(unit)}".replace(",", "\u202f")
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times".replace(",", "\u202f")
+
+
+def as_text(experiment: Experiment) -> str:
+    """Plain text, for a terminal."""
+    shown = rows(experiment)
+    width = max((len(name) for name, _ in shown), default=0)
+    lines = [headline(experiment), *(f"  {name:<{width}}  {value}" for name, value in shown)]
+    lines += [f"  ! {one_line(warning, 500)}" for warning in experiment.warnings]
+    return "\n".join(lines)
+
+
+def as_html(experiment: Experiment) -> str:
+    """A static table that follows the notebook's theme; every value is escaped."""
+    colour = _MARK.get(experiment.status, "inherit")
+    body = "".join(
+        f'<tr><th scope="row" style="text-align:left;font-weight:normal;{_FAINT};padding:1px 1em 1px 0">'
+        f'{escape(name)}</th><td style="text-align:left;padding:1px 0">{escape(value)}</td></tr>'
+        for name, value in rows(experiment)
+    )
+    warnings = "".join(f"<li>{escape(one_line(warning, 500))}</li>" for warning in experiment.warnings)
+    notes = f'<ul style="margin:4px 0 0;padding-left:1.4em;{_FAINT}">{warnings}</ul>' if warnings else ""
+    return (
+        f'<div class="optbook-experiment" style="{_STYLE}">'
+        f'<div style="font-weight:600;color:{colour};margin-bottom:2px">{escape(headline(experiment))}</div>'
+        f'<table style="border-collapse:collapse;margin:0">{body}</table>'
+        f"{strip(experiment.times, 'step' if experiment.steps else 'run')}{notes}</div>"
+    )
+
+
+def strip(times: Sequence[float], kind: str) -> str:
+    """The times in their order as a small SVG picture, with what it shows in words; empty below two times."""
+    if len(times) < 2:
+        return ""
+    heights = _reduced(times)
+    top = max(heights) or 1.0
+    median = sorted(times)[len(times) // 2]
+    step = STRIP_WIDTH / len(heights)
+    inner = STRIP_HEIGHT - 4
+
+    def y(value: float) -> float:
+        return 2 + inner * (1 - value / top)
+
+    dots = "".join(
+        f'<circle cx="{(i + 0.5) * step:.1f}" cy="{y(height):.1f}" r="1.6"/>'
+        for i, height in enumerate(heights)
+    )
+    words = (
+        f"{len(times)} {write.plural(kind)} in their order, from 0 to {write.seconds(max(times))}; "
+        f"the line is the median, {write.seconds(median)}"
+    )
+    return (
+        f'<svg role="img" aria-label="{escape(words)}" width="{STRIP_WIDTH}" height="{STRIP_HEIGHT}" '
+        f'viewBox="0 0 {STRIP_WIDTH} {STRIP_HEIGHT}" style="display:block;max-width:100%;margin-top:4px">'
+        f"<title>{escape(words)}</title>"
+        f'<g style="fill:var(--jp-brand-color1,#0072b2)">{dots}</g>'
+        f'<line x1="0" x2="{STRIP_WIDTH}" y1="{y(median):.1f}" y2="{y(median):.1f}" '
+        f'style="stroke:var(--jp-ui-font-color2,gray);stroke-width:1;stroke-dasharray:4 3"/>'
+        f'<line x1="0" x2="{STRIP_WIDTH}" y1="{STRIP_HEIGHT - 1}" y2="{STRIP_HEIGHT - 1}" '
+        f'style="stroke:var(--jp-border-color1,#bbb);stroke-width:1"/></svg>'
+    )
+
+
+def _reduced(times: Sequence[float]) -> list[float]:
+    """At most `STRIP_POINTS` heights; of each group of neighbours the slowest, so that no spike is lost."""
+    size = -(-len(times) // STRIP_POINTS)
+    return [max(times[i : i + size]) for i in range(0, len(times), size)]

@@ -1,0 +1,94 @@
+"""How the line of a magic is read."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from argparse import Namespace
+from typing import Any
+
+from IPython.core.error import UsageError
+
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+def words(line: str) -> list[str]:
+    """Split a magic's line at spaces that are outside quotes and brackets.
+
+    ``--metric acc=f(a, b) "my label"`` gives ``["--metric", "acc=f(a, b)", "my label"]``. A word that
+    is one quoted string loses its quotes; quotes inside a word stay. A quote or bracket that is never
+    closed is an ordinary character.
+    """
+    found: list[str] = []
+    current, depth, i = "", 0, 0
+    while i < len(line):
+        character = line[i]
+        if character in "\"'":
+            end = _end_of_quote(line, i)
+            current += line[i:end]
+            i = end
+            continue
+        if character in _OPENING and any(c in line[i:] for c in _CLOSING):
+            depth += 1
+        elif character in _CLOSING and depth:
+            depth -= 1
+        if character.isspace() and not depth:
+            found.append(current)
+            current = ""
+        else:
+            current += character
+        i += 1
+    found.append(current)
+    return [_unquoted(word) for word in found if word]
+
+
+def _end_of_quote(line: str, start: int) -> int:
+    i = start + 1
+    while i < len(line):
+        if line[i] == "\\":
+            i += 1
+        elif line[i] == line[start]:
+            return i + 1
+        i += 1
+    return start + 1
+
+
+def _unquoted(word: str) -> str:
+    if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" and _end_of_quote(word, 0) == len(word):
+        return str(ast.literal_eval(word))
+    return word
+
+
+def parse(magic: Any, line: str) -> Namespace:
+    """The options on ``line``, by the arguments declared for ``magic``.
+
+    Raises:
+        UsageError: one line that says what is wrong and, for a misspelt option, what was meant.
+    """
+    parser = magic.parser
+    known = [option for action in parser._actions for option in action.option_strings]
+    given = words(line.strip().removesuffix(";"))
+    for word in given:
+        name = word.partition("=")[0]
+        if re.match(r"--?[A-Za-z]", name) and not any(option.startswith(name) for option in known):
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise UsageError(f"unknown option {name}: {hint}")
+    try:
+        options: Namespace = parser.parse_intermixed_args(given)
+    except UsageError as error:
+        raise UsageError(" ".join(str(error).split())) from None
+    return options
+
+
+def assignment(text: str, option: str) -> tuple[str, str]:
+    """Split ``name=expression``.
+
+    Raises:
+        UsageError: there is no name or no expression.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier() or not value.strip():
+        raise UsageError(f"{option} got {text!r}: write name=expression, such as acc=accuracy(model)")
+    return name.strip(), value.strip()
