@@ -144,7 +144,7 @@ def _other_counts(recorder: Recorder, unit: str, steps: _Steps) -> dict[str, flo
     for name, series in recorder.series.items():
         if name == unit:
             continue
-        inside = [i for i, done in enumerate(series.done) if done >= steps.start]
+        inside = [i for i in range(len(series)) if series.asked[i] >= steps.start]
         counts[name] = counts.get(name, 0.0) + len(inside)
         for further, values in series.counts.items():
             counts[further] = counts.get(further, 0.0) + math.fsum(values[i] for i in inside)
