@@ -5,15 +5,16 @@ Where things are looked for, given `load_folder(folder, split)`; the first that 
 * annotations: `annotations/<split>.json`, `annotations/instances_<split>*.json`, `<split>.json`,
   `<split>/_annotations.coco.json`, else the only `*.json` in the folder. For the split "val", "valid" is
   tried too.
-* a picture: its `file_name` in a folder called `<split>` (or, for `instances_train2017.json`, `train2017`), in
-  `images/` with the same, in `images/`, in the folder itself, beside the annotation file. A `file_name`
-  that leads out of these (an absolute path, or one with `..`) is looked up by its last part only.
+* a picture: its `file_name` in a folder called `<split>` (or, for `instances_train2017.json`, `train2017`),
+  in one so called within `images/`, in `images/`, in the folder itself, beside the annotation file. A
+  `file_name` that leads out of these (an absolute path, or `..`) is looked up by its last part only.
 
 What is done with the awkward:
 
 * pictures without a box of the category are kept, with a count of 0;
 * a picture with a *crowd* box of the category is left out, with a warning: nobody knows its count;
-* a box that sticks out of its picture is cut at the border; one with nothing inside is left out, with a warning;
+* a box that sticks out of its picture is cut at the border; one with nothing inside is left out, with a
+  warning;
 * missing pictures, pictures of another size than stated, files that are no picture, annotations of unknown
   pictures, boxes that are not four finite numbers: an error that names the first.
 """
@@ -173,7 +174,7 @@ def _split_names(split: str) -> tuple[str, ...]:
 
 def _read(source: Path) -> dict[str, Any]:
     try:
-        content = json.loads(source.read_text(encoding="utf-8-sig"))
+        content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{source} is not valid JSON ({error})") from None
     for part in ("images", "annotations", "categories"):
@@ -198,9 +199,7 @@ def _plain(name: object) -> str:
     return str(name).casefold().translate(str.maketrans("", "", " -_"))
 
 
-def _by_image(
-    content: dict[str, Any], wanted: set[Any], source: Path
-) -> dict[Any, list[dict[str, Any]]]:
+def _by_image(content: dict[str, Any], wanted: set[Any], source: Path) -> dict[Any, list[dict[str, Any]]]:
     found: dict[Any, list[dict[str, Any]]] = {}
     for image in content["images"]:
         if image["id"] in found:
@@ -209,7 +208,9 @@ def _by_image(
     for annotation in content["annotations"]:
         image_id = annotation.get("image_id")
         if image_id not in found:
-            raise ValueError(f"annotation {annotation.get('id')!r} in {source}: no image has the id {image_id!r}")
+            raise ValueError(
+                f"annotation {annotation.get('id')!r} in {source}: no image has the id {image_id!r}"
+            )
         if annotation.get("category_id") in wanted:
             found[image_id].append(annotation)
     return found

@@ -2,8 +2,8 @@
 
     python -m optbook.hotdog.draw FOLDER --train 1000 --val 250 --seed 1 [--size MIN MAX] [--quality Q]
 
-Picture i of a split comes from its own generator, `default_rng([seed, split, i])`: it is the same however many
-are drawn. The annotation files are the same to the last byte; pixels may differ in the last bit between
+Picture i of a split comes from its own generator, `default_rng([seed, split, i])`: it is the same however
+many are drawn. The annotation files are the same to the last byte; pixels may differ in the last bit between
 versions of numpy, Pillow and its JPEG library.
 """
 
@@ -39,7 +39,9 @@ class _Order:
     def __post_init__(self) -> None:
         low, high = self.size
         if not _SMALLEST <= low <= high <= _LARGEST:
-            raise ValueError(f"size {low} to {high}: sides go from {_SMALLEST} to {_LARGEST} pixels, smaller first")
+            raise ValueError(
+                f"size {low} to {high}: sides go from {_SMALLEST} to {_LARGEST} pixels, smaller first"
+            )
         if not 1 <= self.quality <= 95:
             raise ValueError(f"quality {self.quality}: JPEG quality goes from 1 to 95")
         if self.seed < 0:
@@ -56,7 +58,7 @@ def draw_folder(
     quality: int = 60,
     progress: bool = True,
 ) -> None:
-    """Draw `train` + `val` pictures with sides of `size` pixels (min, max) and their annotations into a folder.
+    """Draw `train` + `val` pictures with sides of `size` pixels (min, max) and their annotations.
 
     Writes `<split>/000000.jpg` … and `annotations/<split>.json`. A split of 0 pictures is not written.
     Raises ValueError for settings out of range, FileExistsError where a split already holds something.
@@ -69,7 +71,9 @@ def draw_folder(
             raise ValueError(f"{amount} pictures for {split}: ask for 0 or more")
         for taken in (folder / split, folder / "annotations" / f"{split}.json"):
             if amount and taken.exists():
-                raise FileExistsError(f"{taken} is there already: draw into an empty folder, or remove it first")
+                raise FileExistsError(
+                    f"{taken} is there already: draw into an empty folder, or remove it first"
+                )
     if not sum(amounts.values()):
         raise ValueError("nothing to draw: ask for at least one picture")
     with tqdm(total=sum(amounts.values()), unit="picture", disable=not progress) as bar:
@@ -84,7 +88,9 @@ def _draw_split(folder: Path, split: str, amount: int, order: _Order, bar: tqdm[
     scenes: list[tuple[str, tuple[int, int], Scene]] = []
     for number in range(amount):
         rng = np.random.default_rng([order.seed, SPLITS.index(split), number])
-        width, height = (int(side) for side in rng.integers(order.size[0], order.size[1], size=2, endpoint=True))
+        width, height = (
+            int(side) for side in rng.integers(order.size[0], order.size[1], size=2, endpoint=True)
+        )
         scene = draw_scene(rng, width, height)
         name = f"{number:06d}.jpg"
         Image.fromarray(scene.pixels).save(pictures / name, quality=order.quality, optimize=True)
@@ -97,7 +103,8 @@ def _draw_split(folder: Path, split: str, amount: int, order: _Order, bar: tqdm[
 
 def _as_coco(split: str, order: _Order, scenes: Sequence[tuple[str, tuple[int, int], Scene]]) -> str:
     """COCO's JSON, one picture or box a line; whole pixels, so that no rounding can differ."""
-    images, annotations = [], []
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
     for image_id, (name, (width, height), scene) in enumerate(scenes, 1):
         images.append({"id": image_id, "file_name": name, "width": width, "height": height, "license": 1})
         for box, area in zip(scene.boxes, scene.areas, strict=True):
@@ -132,13 +139,20 @@ def _lines(part: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line; ends with status 2 and one line about a bad argument."""
-    parser = argparse.ArgumentParser(prog="python -m optbook.hotdog.draw", description="Draw hot-dog pictures.")
+    parser = argparse.ArgumentParser(
+        prog="python -m optbook.hotdog.draw", description="Draw hot-dog pictures."
+    )
     parser.add_argument("folder", type=Path, help="where to; made if need be")
     parser.add_argument("--train", type=int, default=0, metavar="N", help="pictures to train on (default 0)")
     parser.add_argument("--val", type=int, default=0, metavar="N", help="pictures to validate on (default 0)")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other pictures (default 1)")
     parser.add_argument(
-        "--size", type=int, nargs=2, default=(220, 380), metavar=("MIN", "MAX"), help="sides in pixels (default 220 380)"
+        "--size",
+        type=int,
+        nargs=2,
+        default=(220, 380),
+        metavar=("MIN", "MAX"),
+        help="sides in pixels (default 220 380)",
     )
     parser.add_argument("--quality", type=int, default=60, help="JPEG quality, 1 to 95 (default 60)")
     options = parser.parse_args(arguments)

@@ -8,16 +8,19 @@ box is the smallest one around the pixels it owns, in whole pixels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from optbook.hotdog.foods import LOOK_ALIKES, HotDog, Thing
-from optbook.hotdog.shapes import Floats, Light, Pose, cloud, cover, darken, paint, patch, ramp
-from optbook.hotdog.table import Chip, Cup, Fork, Napkin, Plate, random_table
+from optbook.hotdog.foods import HotDog, Thing
+from optbook.hotdog.lookalikes import random_look_alike
+from optbook.hotdog.shapes import Floats, Light, Patch, Pose, cloud, cover, darken, paint, patch, ramp, rgb
+from optbook.hotdog.table import random_table
+from optbook.hotdog.tableware import Chip, Cup, Fork, Napkin, Plate
 
 SEEN = 0.55
 APART = 0.11
@@ -47,14 +50,27 @@ def draw_scene(rng: np.random.Generator, width: int, height: int, *, count: int 
     count that is not 0 to 6.
     """
     if min(width, height) < 32:
-        raise ValueError(f"a picture of {width}x{height} is too small for hot dogs: make both sides 32 or more")
+        raise ValueError(
+            f"a picture of {width}x{height} is too small for hot dogs: make both sides 32 or more"
+        )
     if count is not None and not 0 <= count <= MOST:
         raise ValueError(f"{count} hot dogs can't be placed: ask for 0 to {MOST}")
     wanted = int(rng.choice(len(_COUNTS), p=_COUNTS)) if count is None else count
     table = _Table(width, height)
     _lay(table, wanted, rng)
     boxes, areas = table.truth()
-    return Scene(_photograph(_painted(table, rng), rng), boxes, areas)
+    light = _random_light(rng)
+    return Scene(_photograph(_painted(table, light, rng), light, rng), boxes, areas)
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A thing on the table, the pixels near it and their distance from its outline."""
+
+    thing: Thing
+    around: Patch
+    distance: Floats
+    whole: int  # pixels of the thing, were all of it in view
 
 
 class _Table:
@@ -62,8 +78,7 @@ class _Table:
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
-        self.things: list[Thing] = []
-        self.whole: list[int] = []  # pixels of each thing, were all of it in view
+        self.placed: list[_Placed] = []
         self.owner = np.zeros(width * height, dtype=np.int16)
 
     @property
@@ -71,27 +86,32 @@ class _Table:
         return max(self.width, self.height)
 
     def put(self, thing: Thing) -> bool:
-        """Lay a thing on top, unless it hides too much of a hot dog or is one that is hardly seen."""
+        """Lay a thing on top, unless a hot dog would then be seen too little of or lie too near another."""
         around = patch(thing.pose, thing.reach, self.width, self.height)
-        inside = around.index[thing.distance(around.u, around.v) < 0]
+        distance = thing.distance(around.u, around.v)
+        inside = around.index[distance < 0]
+        whole = _whole_area(thing) if isinstance(thing, HotDog) else len(inside)
+        if len(inside) < SEEN * whole:
+            return False
         before = self.owner[inside]
-        self.owner[inside] = len(self.things) + 1
-        self.things.append(thing)
-        self.whole.append(_whole_area(thing))
-        if self._holds(set(np.unique(before).tolist())):
+        self.placed.append(_Placed(thing, around, distance, whole))
+        self.owner[inside] = len(self.placed)
+        if self._fair(before):
             return True
         self.owner[inside] = before
-        self.things.pop()
-        self.whole.pop()
+        self.placed.pop()
         return False
 
-    def _holds(self, touched: set[int]) -> bool:
-        owners = [n for n, thing in enumerate(self.things, 1) if isinstance(thing, HotDog)]
-        newest = len(self.things)
-        if newest not in owners and not touched & set(owners):
+    def hot_dogs(self) -> dict[int, _Placed]:
+        return {n: placed for n, placed in enumerate(self.placed, 1) if isinstance(placed.thing, HotDog)}
+
+    def _fair(self, covered: NDArray[np.int16]) -> bool:
+        hot_dogs = self.hot_dogs()
+        touched = np.bincount(covered, minlength=len(self.placed) + 1) > 0
+        if len(self.placed) not in hot_dogs and not any(touched[n] for n in hot_dogs):
             return True
-        seen = np.bincount(self.owner, minlength=newest + 1)
-        if any(seen[n] < SEEN * self.whole[n - 1] for n in owners):
+        seen = np.bincount(self.owner, minlength=len(self.placed) + 1)
+        if any(seen[n] < SEEN * placed.whole for n, placed in hot_dogs.items()):
             return False
         boxes, _ = self.truth()
         centres = boxes[:, :2] + boxes[:, 2:] / 2
@@ -100,21 +120,20 @@ class _Table:
         return bool((gaps > (APART * self.longer) ** 2).all())
 
     def truth(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        owner = self.owner.reshape(self.height, self.width)
+        """Boxes (n, 4) and visible pixels (n,) of the hot dogs, from the bottom up."""
         boxes, areas = [], []
-        for number, thing in enumerate(self.things, 1):
-            if isinstance(thing, HotDog):
-                mine = owner == number
-                columns, rows = np.flatnonzero(mine.any(axis=0)), np.flatnonzero(mine.any(axis=1))
-                left, top = columns[0], rows[0]
-                boxes.append((left, top, columns[-1] + 1 - left, rows[-1] + 1 - top))
-                areas.append(int(mine.sum()))
+        for number, placed in self.hot_dogs().items():
+            index = placed.around.index
+            rows, columns = np.divmod(index[self.owner[index] == number], self.width)
+            left, top = columns.min(), rows.min()
+            boxes.append((left, top, columns.max() + 1 - left, rows.max() + 1 - top))
+            areas.append(len(rows))
         return np.array(boxes, dtype=np.float32).reshape(-1, 4), np.array(areas, dtype=np.int64)
 
 
 def _whole_area(thing: Thing) -> int:
     room = 2 * int(max(thing.reach)) + 4
-    centred = Pose(room / 2, room / 2, thing.pose.du, thing.pose.dv)
+    centred = Pose(room / 2 + thing.pose.x % 1, room / 2 + thing.pose.y % 1, thing.pose.du, thing.pose.dv)
     everything = patch(centred, thing.reach, room, room)
     return int(np.count_nonzero(thing.distance(everything.u, everything.v) < 0))
 
@@ -125,20 +144,15 @@ def _lay(table: _Table, wanted: int, rng: np.random.Generator) -> None:
     _lay_plates(table, size, wanted, rng)
     alike = int(rng.choice(4, p=(0.35, 0.3, 0.2, 0.15))) if wanted < 5 else int(rng.random() < 0.35)
     for _ in range(alike):
-        kind = LOOK_ALIKES[rng.integers(len(LOOK_ALIKES))]
-        table.put(kind.random(_anywhere(table, rng), size * rng.uniform(0.6, 1.15), rng))
+        table.put(random_look_alike(_anywhere(table, rng), size * rng.uniform(0.6, 1.15), rng))
     _lay_hot_dogs(table, size, wanted, rng)
     if rng.random() < 0.3:
-        spot = _anywhere(table, rng)
-        for _ in range(rng.integers(4, 12)):
-            x, y = spot.x + rng.uniform(-0.2, 0.2) * size, spot.y + rng.uniform(-0.2, 0.2) * size
-            table.put(Chip.random(Pose.random_direction(x, y, rng), size, rng))
-    for kind_over in (Fork, Cup, Napkin):
+        _scatter_chips(table, size, rng)
+    for kind in (Fork, Cup, Napkin):
         if rng.random() < 0.22:
-            table.put(kind_over.random(_anywhere(table, rng), size, rng))
+            table.put(kind.random(_anywhere(table, rng), size, rng))
     if rng.random() < 0.25:
-        kind = LOOK_ALIKES[rng.integers(len(LOOK_ALIKES))]
-        table.put(kind.random(_anywhere(table, rng), size * rng.uniform(0.5, 0.9), rng))
+        table.put(random_look_alike(_anywhere(table, rng), size * rng.uniform(0.5, 0.9), rng))
 
 
 def _lay_plates(table: _Table, size: float, wanted: int, rng: np.random.Generator) -> None:
@@ -149,69 +163,85 @@ def _lay_plates(table: _Table, size: float, wanted: int, rng: np.random.Generato
         table.put(Plate.random(middle, table.longer * rng.uniform(0.42, 0.55), rng))
         return
     for _ in range(rng.integers(1, 3)):
-        table.put(Plate.random(_anywhere(table, rng), size * rng.uniform(0.62, 0.8), rng))
+        table.put(Plate.random(_anywhere(table, rng, 0.15), size * rng.uniform(0.62, 0.8), rng))
 
 
 def _lay_hot_dogs(table: _Table, size: float, wanted: int, rng: np.random.Generator) -> None:
     """One after the other: on a plate, beside the last one in the same direction, or anywhere."""
-    placed: list[HotDog] = []
-    plates = [thing for thing in table.things if isinstance(thing, Plate)]
+    plates = [placed.thing.pose for placed in table.placed if isinstance(placed.thing, Plate)]
+    last: Pose | None = None
     for number in range(wanted):
         for _ in range(_TRIES):
             length = size * rng.uniform(0.85, 1.15)
             chance = rng.random()
-            if placed and chance < 0.45:
+            if last and chance < 0.45:
                 side = 1 if rng.random() < 0.5 else -1
-                pose = placed[-1].pose.beside(rng.uniform(-0.1, 0.1) * size, side * size * rng.uniform(0.4, 0.55))
+                pose = last.beside(rng.uniform(-0.1, 0.1) * size, side * size * rng.uniform(0.42, 0.55))
             elif number < len(plates) and chance < 0.8:
-                plate = plates[number].pose
-                pose = Pose.random_direction(plate.x, plate.y, rng)
+                pose = Pose.random_direction(plates[number].x, plates[number].y, rng)
             else:
-                pose = _anywhere(table, rng)
-            hot_dog = HotDog.random(pose, length, rng)
-            if table.put(hot_dog):
-                placed.append(hot_dog)
+                pose = _anywhere(table, rng, 0.07)
+            if table.put(HotDog.random(pose, length, rng)):
+                last = pose
                 break
 
 
-def _anywhere(table: _Table, rng: np.random.Generator) -> Pose:
-    return Pose.random_direction(rng.uniform(0, table.width), rng.uniform(0, table.height), rng)
+def _scatter_chips(table: _Table, size: float, rng: np.random.Generator) -> None:
+    heap = _anywhere(table, rng)
+    for _ in range(rng.integers(4, 12)):
+        x, y = heap.x + rng.uniform(-0.2, 0.2) * size, heap.y + rng.uniform(-0.2, 0.2) * size
+        table.put(Chip.random(Pose.random_direction(x, y, rng), size, rng))
 
 
-def _painted(table: _Table, rng: np.random.Generator) -> Floats:
-    light = _random_light(rng)
-    canvas = np.ascontiguousarray(random_table(rng, table.width, table.height))
-    for thing in table.things:
-        _throw_shadow(canvas, thing, light)
-        around = patch(thing.pose, thing.reach, table.width, table.height)
-        distance = thing.distance(around.u, around.v)
-        kept = distance < 0.5
-        around = around.take(kept)
-        paint(canvas, around.index, thing.colour(around.u, around.v, light), cover(distance[kept]))
-    warm = cloud(rng, table.width, table.height, table.longer)[..., None] * np.float32(0.06)
-    return np.asarray(canvas * np.asarray(light.cast, dtype=np.float32) * (1 + warm), dtype=np.float32)
+def _anywhere(table: _Table, rng: np.random.Generator, margin: float = 0.0) -> Pose:
+    x, y = (side * rng.uniform(margin, 1 - margin) for side in (table.width, table.height))
+    return Pose.random_direction(x, y, rng)
 
 
-def _throw_shadow(canvas: Floats, thing: Thing, light: Light) -> None:
-    height, width = canvas.shape[:2]
-    soft = max(thing.height * light.softness, 1.0)
+def _painted(table: _Table, light: Light, rng: np.random.Generator) -> Floats:
+    """The table and all on it as an even camera would see it, (3, height, width)."""
+    canvas = np.ascontiguousarray(random_table(rng, table.width, table.height)).astype(np.float32)
+    flat = canvas.reshape(3, -1)
+    hidden = np.zeros(flat.shape[1], dtype=bool)
+    for placed in table.placed:
+        own = placed.around.index[placed.distance < -1]
+        hidden[own] = True
+        _throw_shadow(flat, placed, light, hidden, table)
+        hidden[own] = False
+        kept = placed.distance < 0.5
+        around = placed.around.take(kept)
+        paint(
+            flat, around.index, placed.thing.colour(around.u, around.v, light), cover(placed.distance[kept])
+        )
+    return canvas
+
+
+def _throw_shadow(
+    flat: Floats, placed: _Placed, light: Light, hidden: NDArray[np.bool_], table: _Table
+) -> None:
+    """A soft shadow away from the light, and a dark seam where the thing touches the table."""
+    thing = placed.thing
     along, across = thing.reach
-    for lift, edge, strength in ((thing.height / light.z, soft, light.shadow), (0.0, thing.height * 0.35, 0.3)):
-        moved = Pose(thing.pose.x - lift * light.x, thing.pose.y - lift * light.y, thing.pose.du, thing.pose.dv)
-        around = patch(moved, (along + edge, across + edge), width, height)
+    soft = max(thing.height * light.softness, 1.0)
+    for lift, edge, strength in (
+        (thing.height / light.z, soft, light.shadow),
+        (0.0, 0.35 * thing.height, 0.3),
+    ):
+        moved = replace(thing.pose, x=thing.pose.x - lift * light.x, y=thing.pose.y - lift * light.y)
+        around = patch(moved, (along + edge, across + edge), table.width, table.height)
+        around = around.take(~hidden[around.index])
         distance = thing.distance(around.u, around.v)
-        darken(canvas, around.index, np.float32(strength) * ramp(-distance, -edge, edge))
+        darken(flat, around.index, strength * ramp(-distance, -edge, edge))
 
 
 def _random_light(rng: np.random.Generator) -> Light:
     z = rng.uniform(0.55, 0.9)
-    angle = rng.uniform(0, 2 * np.pi)
-    flat = np.sqrt(1 - z * z)
-    warmth, green = rng.uniform(-0.09, 0.09), rng.uniform(-0.02, 0.02)
-    bright = rng.uniform(0.72, 1.12)
+    angle = rng.uniform(0, 2 * math.pi)
+    flat = math.sqrt(1 - z * z)
+    warmth, green, bright = rng.uniform(-0.09, 0.09), rng.uniform(-0.02, 0.02), rng.uniform(0.78, 1.15)
     return Light(
-        x=float(flat * np.cos(angle)),
-        y=float(flat * np.sin(angle)),
+        x=flat * math.cos(angle),
+        y=flat * math.sin(angle),
         z=z,
         ambient=rng.uniform(0.35, 0.6),
         cast=(bright * (1 + warmth), bright * (1 + green), bright * (1 - warmth)),
@@ -220,24 +250,26 @@ def _random_light(rng: np.random.Generator) -> Light:
     )
 
 
-def _photograph(canvas: Floats, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Dark corners, blur, noise of the sensor, a curve of contrast."""
-    height, width = canvas.shape[:2]
+def _photograph(canvas: Floats, light: Light, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Coloured, uneven light, dark corners, contrast, some blur, noise: uint8 (height, width, 3)."""
+    _, height, width = canvas.shape
     x = np.linspace(-1, 1, width, dtype=np.float32)
     y = np.linspace(-1, 1, height, dtype=np.float32)[:, None]
-    canvas = canvas * (1 - np.float32(rng.uniform(0, 0.28)) * (x * x + y * y) / 2)[..., None]
-    contrast = np.float32(rng.uniform(0.85, 1.15))
-    canvas = (canvas - np.float32(0.5)) * contrast + np.float32(0.5)
-    blur = rng.uniform(0.25, 0.6) if rng.random() < 0.8 else rng.uniform(0.6, 1.5)
-    image = Image.fromarray(_as_bytes(canvas)).filter(ImageFilter.GaussianBlur(blur))
+    contrast = rng.uniform(0.88, 1.15)
+    exposure = 255 * contrast * (1 - rng.uniform(0, 0.14) * (x * x + y * y))
+    exposure = exposure * (1 + 0.06 * cloud(rng, width, height, max(width, height)))
+    seen = canvas * exposure * rgb(light.cast)[..., None] + 127.5 * (1 - contrast)
     noise = rng.uniform(0, 2.5) if rng.random() < 0.8 else rng.uniform(2.5, 7)
-    grain = rng.standard_normal((height, width, 1), dtype=np.float32) * np.float32(noise)
-    colour_grain = rng.standard_normal((height, width, 3), dtype=np.float32) * np.float32(noise * 0.4)
-    return _as_bytes((np.asarray(image, dtype=np.float32) + grain + colour_grain) / 255)
+    grain = noise * rng.standard_normal((height, width), dtype=np.float32)
+    if rng.random() < 0.2:
+        blurred = Image.fromarray(_as_bytes(seen)).filter(ImageFilter.GaussianBlur(rng.uniform(0.6, 1.5)))
+        seen = np.asarray(blurred, dtype=np.float32).transpose(2, 0, 1)
+    return _as_bytes(seen + grain)
 
 
-def _as_bytes(canvas: Floats) -> NDArray[np.uint8]:
-    return (np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
+def _as_bytes(planes: Floats) -> NDArray[np.uint8]:
+    """Planes (3, height, width) from 0 to 255 as a picture (height, width, 3)."""
+    return np.ascontiguousarray(np.clip(planes + 0.5, 0, 255).astype(np.uint8).transpose(1, 2, 0))
 
 
 def contact_sheet(pictures: Sequence[NDArray[np.uint8]], columns: int, cell: int = 160) -> Image.Image:
