@@ -9,12 +9,16 @@ from pathlib import Path
 
 import click
 
+import optbook
 from optbook import lab
 from optbook.errors import OptbookError
+from optbook.experiments.errors import LogError
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="optbook", message="%(prog)s %(version)s")
+@click.version_option(optbook.__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Find out how fast your training code is, what limits it, and when to stop."""
 
@@ -41,11 +45,9 @@ def lab_command(no_browser: bool, port: int | None) -> None:
 @click.option("-n", "--rows", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 def log_command(rows: int) -> None:
     """Show the last experiments of the log."""
-    import optbook
-
     try:
         frame = optbook.log()
-    except OptbookError as error:
+    except (OptbookError, LogError) as error:
         raise click.ClickException(str(error)) from error
     if frame.empty:
         click.echo("The log is empty: measure something with %%bench or optbook.bench.")
@@ -61,21 +63,20 @@ def bench_command(name: str | None) -> None:
 
     They come with the source. Each prints a table and writes tests/benchmarks/results/NAME.json.
     """
-    folder = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
-    names = sorted(path.stem.removeprefix("bench_") for path in folder.glob("bench_*.py"))
+    names = sorted(path.stem.removeprefix("bench_") for path in BENCHMARKS.glob("bench_*.py"))
     if not names:
-        raise click.ClickException(f"no benchmarks in {folder}: they come with a clone of the source.")
+        raise click.ClickException(f"no benchmarks in {BENCHMARKS}: they come with a clone of the source.")
     if name is not None and name not in names:
         raise click.BadParameter(f"{name!r} is none of {', '.join(names)}.", param_hint="NAME")
-    failed = [each for each in names if name in (None, each) and not _run_benchmark(folder, each)]
+    failed = [each for each in names if name in (None, each) and not _run_benchmark(each)]
     if failed:
         raise click.ClickException(f"failed: {', '.join(failed)}.")
 
 
-def _run_benchmark(folder: Path, name: str) -> bool:
+def _run_benchmark(name: str) -> bool:
     """Run one benchmark in a process of its own, so that none disturbs the next."""
     command = [sys.executable, "-m", "tests.benchmarks.run", name]
-    return subprocess.run(command, cwd=folder.parent.parent, check=False).returncode == 0
+    return subprocess.run(command, cwd=BENCHMARKS.parent.parent, check=False).returncode == 0
 
 
 def _is_superuser() -> bool:

@@ -59,7 +59,7 @@ def plan(
     arguments = [
         f"--ServerApp.root_dir={root}",
         f"--LabApp.default_url=/lab/tree/{FIRST_NOTEBOOK.as_posix()}",
-        "--Application.log_level=WARN",
+        "--Application.log_level=ERROR",
     ]
     if port is not None:
         arguments += [f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]

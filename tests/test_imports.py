@@ -32,8 +32,7 @@ def test_there_are_modules() -> None:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_imports(name: str) -> None:
-    module = importlib.import_module(name)
-    assert module.__doc__, f"{name} has no docstring"
+    importlib.import_module(name)
 
 
 def test_import_loads_nothing_heavy() -> None:
