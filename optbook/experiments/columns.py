@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import typing
 from array import array
@@ -10,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime
 from functools import cache
+from itertools import chain
 from typing import Any, Literal
 
 from optbook.experiments.record import STATUSES, Experiment
 
 Kind = Literal["text", "time", "real", "count", "integer", "flag", "numbers", "texts", "list", "series"]
+_DECODE = json.JSONDecoder().raw_decode
 Problems = dict[int, list[str]]
 """Row number → what could not be read there."""
 
@@ -125,6 +128,7 @@ def to_database(experiment: Experiment, *, payload: bool = False) -> tuple[dict[
     problems: list[str] = []
     for name, kind in kinds(payload=payload).items():
         value = getattr(experiment, name)
+        value = str(value) if name == "id" else value
         try:
             row[name] = None if value is None else _TO_DATABASE[kind](value)
         except (TypeError, ValueError, OverflowError, AttributeError):
@@ -142,19 +146,45 @@ def _short(value: object) -> str:
 
 
 def _load(text: Any) -> Any:
-    if not isinstance(text, str):
+    if type(text) is not str:
         raise TypeError("JSON text is needed")
-    return json.loads(text)
+    value, end = _DECODE(text)
+    return value if end == len(text) else json.loads(text)
 
 
 def read_numbers(text: Any) -> dict[str, float]:
     """A JSON object of numbers; raises ValueError or TypeError for anything else."""
     value = _load(text)
-    if type(value) is not dict or not set(map(type, value.values())) <= {float, int}:
-        raise ValueError("an object of numbers is needed")
-    if int in set(map(type, value.values())) or "\\u" in text:
+    if type(value) is not dict:
+        raise TypeError("an object is needed")
+    types = set(map(type, value.values()))
+    if types <= {float} and "\\u" not in text:
+        return value
+    if types <= {float, int}:
         return {clean(k): float(v) for k, v in value.items()}
-    return value
+    raise TypeError("an object of numbers is needed")
+
+
+def read_many_numbers(texts: Sequence[Any]) -> list[dict[str, float]] | None:
+    """`read_numbers` of many texts in one go, or None if any of them needs a closer look.
+
+    They are parsed as one JSON array. Between them stands a word that no stored text can know, so a text
+    that is not a whole value by itself cannot shift its neighbours unnoticed.
+    """
+    if not texts or set(map(type, texts)) != {str}:
+        return None
+    word = json.dumps(secrets.token_hex(8))
+    document = f"[{f',{word},'.join(texts)}]"
+    try:
+        values = json.loads(document)
+    except UNREADABLE:
+        return None
+    numbers = values[::2]
+    if len(values) != 2 * len(texts) - 1 or values[1::2] != [json.loads(word)] * (len(texts) - 1):
+        return None
+    if set(map(type, numbers)) != {dict} or "\\u" in document:
+        return None
+    return numbers if set(map(type, chain.from_iterable(map(dict.values, numbers)))) <= {float} else None
 
 
 def read_texts(text: Any) -> dict[str, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from optbook.errors import OptbookError
 
-class LogError(Exception):
+
+class LogError(OptbookError):
     """The log cannot be used: one line with what is wrong and what to do instead."""
 
 

@@ -15,10 +15,12 @@ from optbook.experiments.columns import (
     from_database,
     kinds,
     read_list,
+    read_many_numbers,
     read_numbers,
     read_texts,
+    to_database,
 )
-from optbook.experiments.record import STATUSES, column_fields
+from optbook.experiments.record import STATUSES, Experiment, column_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +37,7 @@ _JSON: dict[Kind, Callable[[Any], Any]] = {"numbers": read_numbers, "texts": rea
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Half a million fresh dicts hold no cycles: walking them again and again doubles the time."""
     was_on = gc.isenabled()
     gc.disable()
@@ -47,7 +49,10 @@ def _no_collector() -> Iterator[None]:
 
 
 def to_frame(
-    rows: Sequence[Sequence[Any]], notes: Sequence[str], hidden: Sequence[bool] | None
+    rows: Sequence[Sequence[Any]],
+    notes: Sequence[str],
+    hidden: Sequence[bool] | None,
+    pending: Sequence[Experiment] = (),
 ) -> pd.DataFrame:
     """The log as a DataFrame.
 
@@ -57,6 +62,8 @@ def to_frame(
         One sequence a row: the columns of the record, in its order, as the database gave them.
     notes, hidden
         One entry a row; no column ``hidden`` if None.
+    pending
+        Experiments that are not stored yet: they come last, and their note says so.
 
     Returns
     -------
@@ -66,11 +73,15 @@ def to_frame(
     import pandas as pd
 
     names = kinds()
+    if pending:
+        rows = [*rows, *(tuple(to_database(experiment)[0].values()) for experiment in pending)]
+        notes = [*notes, *("not in the log yet" for _ in pending)]
+        hidden = None if hidden is None else [*hidden, *(False for _ in pending)]
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     problems: Problems = {}
     data: dict[str, Any] = {}
     fallbacks = {field.name: default(field) for field in column_fields()}
-    with _no_collector():
+    with without_collector():
         for (name, kind), values in zip(names.items(), cells, strict=True):
             data[name] = _series(name, kind, values, fallbacks[name], problems)
     for row, lines in problems.items():
@@ -91,12 +102,17 @@ def _series(
     import pandas as pd
 
     found: Sequence[Any]
+    types = set(map(type, values))
     if kind in _JSON:
         found = _decoded(name, kind, values, fallback, problems)
-    elif _readable(name, kind, values):
-        found = values if fallback is None else [fallback if v is None else v for v in values]
-    else:
+    elif types == {str} and kind == "integer":
+        found = _integers(name, values, fallback, problems)
+    elif not _readable(name, kind, values, types):
         found = _one_by_one(name, kind, values, fallback, problems)
+    elif fallback is None or type(None) not in types:
+        found = values
+    else:
+        found = [fallback if value is None else value for value in values]
     if kind == "time":
         moments = pd.to_datetime(
             pd.Series(found, dtype="object"), utc=True, format="ISO8601", errors="coerce"
@@ -104,19 +120,25 @@ def _series(
         if len(values) and moments.isna().any():
             _one_by_one(name, kind, values, fallback, problems)
         return moments.dt.as_unit("us")
-    return pd.Series(found, dtype=_DTYPES.get(kind, "object"))  # type: ignore[call-overload,no-any-return]
+    return pd.Series(found, dtype=_DTYPES.get(kind, "object"))
 
 
-def _readable(name: str, kind: Kind, values: Sequence[Any]) -> bool:
+def _readable(name: str, kind: Kind, values: Sequence[Any], types: set[type]) -> bool:
     """Whether nothing in this column needs a closer look."""
-    types = set(map(type, values)) - {type(None)}
-    if not types <= _PLAIN.get(kind, set()):
+    if not types - {type(None)} <= _PLAIN.get(kind, set()):
         return False
     if name == "status":
         return set(values) <= set(STATUSES)
     if kind == "flag":
         return set(values) <= {0, 1, None}
     return kind != "text" or not any(v and "\x00" in v for v in set(values))
+
+
+def _integers(name: str, values: Sequence[Any], fallback: Any, problems: Problems) -> list[Any]:
+    try:
+        return list(map(int, values))
+    except ValueError:
+        return _one_by_one(name, "integer", values, fallback, problems)
 
 
 def _one_by_one(name: str, kind: Kind, values: Sequence[Any], fallback: Any, problems: Problems) -> list[Any]:
@@ -130,16 +152,21 @@ def _one_by_one(name: str, kind: Kind, values: Sequence[Any], fallback: Any, pro
 
 
 def _decoded(name: str, kind: Kind, values: Sequence[Any], fallback: Any, problems: Problems) -> list[Any]:
+    if kind == "numbers":
+        at_once = read_many_numbers(["{}" if value is None else value for value in values])
+        if at_once is not None:
+            return at_once
     read = _JSON[kind]
-    known: dict[Any, Any] = {None: fallback}
+    known: dict[Any, tuple[Any, str]] = {None: (fallback, "")}  # versions and flags hardly ever change
     found = []
     for row, value in enumerate(values):
         if value not in known:
             try:
-                known[value] = read(value)
+                known[value] = read(value), ""
             except UNREADABLE:
-                known[value] = fallback
-                problems.setdefault(row, []).append(from_database(name, kind, value, fallback)[1])
-        decoded = known[value]
+                known[value] = from_database(name, kind, value, fallback)
+        decoded, problem = known[value]
         found.append(decoded.copy() if type(decoded) is dict else decoded)
+        if problem:
+            problems.setdefault(row, []).append(problem)
     return found

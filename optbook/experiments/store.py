@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from optbook.experiments import sqlite
 from optbook.experiments.columns import clean, default, from_database, kinds, to_database
 from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.location import parse_place
 from optbook.experiments.record import Experiment, Status
 from optbook.experiments.schema import prepare, tables, version_of
 
@@ -41,7 +42,7 @@ class Store:
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        self.path, self._url, self.shown = _parse(os.fspath(place))
+        self.path, self._url, self.shown = parse_place(os.fspath(place))
         self._engines: dict[tuple[int, bool], tuple[sa.Engine, tuple[int, int] | None]] = {}
 
     def __repr__(self) -> str:
@@ -62,8 +63,6 @@ class Store:
         all_tables = tables()
         payload, lost = to_database(experiment, payload=True)
         row, more = to_database(experiment)
-        if not row["id"]:
-            raise LogError(f"the id of an experiment is {experiment.id!r}: leave it out, or give a text")
         if lost or more:
             lines = tuple(str(line) for line in experiment.warnings or ())
             row, _ = to_database(experiment.replace(warnings=(*lines, *more, *lost)))
@@ -108,21 +107,22 @@ class Store:
             now = datetime.now(UTC).isoformat(timespec="microseconds")
             connection.execute(sa.insert(all_tables.notes), {"id": clean(id), "created": now, **values})
 
-    def frame(self, hidden: bool = False) -> pd.DataFrame:
+    def frame(self, hidden: bool = False, pending: Sequence[Experiment] = ()) -> pd.DataFrame:
         """All experiments, oldest first, index 0 … n-1: the record's columns and `note`.
 
         With ``hidden=True`` hidden experiments are there as well, and a column `hidden` tells them.
+        Experiments that are not stored yet may be given as `pending`; their note says so.
         See `optbook.experiments.frames.to_frame` for the dtypes.
         """
         import sqlalchemy as sa
 
-        from optbook.experiments.frames import to_frame
+        from optbook.experiments.frames import to_frame, without_collector
 
         rows: Sequence[Sequence[Any]] = []
         notes: dict[str, str] = {}
         is_hidden: dict[str, bool] = {}
         if self._exists():
-            with self._connect() as connection:
+            with self._connect() as connection, without_collector():
                 table = tables().experiments
                 here = self._columns(connection)
                 columns = [_raw(table.c[name]) if name in here else sa.null() for name in kinds()]
@@ -131,8 +131,9 @@ class Store:
         at = list(kinds()).index("id")
         if not hidden and is_hidden:
             rows = [row for row in rows if not is_hidden.get(row[at])]
+        texts = [notes.get(row[at], "") for row in rows]
         flags = [is_hidden.get(row[at], False) for row in rows] if hidden else None
-        return to_frame(rows, [notes.get(row[at], "") for row in rows], flags)
+        return to_frame(rows, texts, flags, pending)
 
     def get(self, id: str) -> Experiment:
         """The experiment with this id, raw times and source included.
@@ -296,35 +297,6 @@ class Store:
         return engine
 
 
-def _parse(place: str) -> tuple[Path | None, sa.URL, str]:
-    """Path (of SQLite), URL, and the place as it may be shown."""
-    import sqlalchemy as sa
-
-    if not place.strip():
-        raise LogError("the place of the log is empty: give a path or an SQLAlchemy URL")
-    if "://" not in place:
-        url = sa.URL.create("sqlite", database=place)
-    else:
-        try:
-            url = sa.make_url(place)
-            driver = url.get_dialect()
-        except (sa.exc.ArgumentError, ImportError, ValueError) as error:
-            scheme = place.split("://")[0]
-            raise LogError(
-                f"{scheme}://… is no URL that SQLAlchemy knows: write a path, sqlite:///path "
-                "or postgresql+psycopg://user@host/name"
-            ) from error
-        if driver.is_async:
-            raise LogError(f"{url.drivername}:// is asynchronous: use its synchronous driver")
-    if url.get_backend_name() != "sqlite":
-        return None, url, url.render_as_string(hide_password=True)
-    name = url.database or ""
-    if name in ("", ":memory:") or name.startswith("file:") or "\x00" in name:
-        raise LogError(f"{clean(place)[:80]!r} does not name a file: write a path, or sqlite:///path")
-    path = Path(os.path.abspath(os.path.expanduser(name)))
-    return path, url, str(path)
-
-
 def _raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
     """The column as the driver gives it: whether it is of its type is looked at later, value by value."""
     import sqlalchemy as sa
@@ -336,15 +308,20 @@ def _fetch(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Sequenc
     """All rows; text that is not UTF-8 does not stop the others from being read."""
     import sqlalchemy as sa
 
+    def rows() -> Sequence[Sequence[Any]]:
+        cursor = connection.execute(query).cursor
+        assert cursor is not None
+        return cursor.fetchall()  # plain tuples: a tenth of the time is spent on wrapping them otherwise
+
     try:
-        return connection.execute(query).all()
-    except sa.exc.OperationalError as error:
-        if "decode" not in str(error.orig).lower():
+        return rows()
+    except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
+        if "decode" not in str(error).lower():
             raise
     raw = connection.connection.driver_connection
     assert isinstance(raw, sqlite3.Connection)
     sqlite.lenient_text(raw)
-    return connection.execute(query).all()
+    return rows()
 
 
 def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, bool]]:

@@ -1,0 +1,200 @@
+"""The log of this session: record now, and nothing is lost when the store cannot be reached."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import warnings
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING
+
+from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.location import Location, locate
+from optbook.experiments.record import Experiment, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from optbook.experiments.store import Store
+
+
+class Log:
+    """What a session writes to and reads from: the store of the place that is in force now.
+
+    Experiments that could not be stored wait in memory, and go to the store (wherever it is by then) with
+    the next one, or when the process ends.
+    """
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._stores: dict[str, Store] = {}
+        self._pending: list[Experiment] = []
+        self._at_exit = False
+
+    def _own(self) -> AbstractContextManager[object]:
+        """The lock; a forked child begins anew, so that the parent's waiting rows are delivered once."""
+        if self._pid != os.getpid():
+            self._begin()
+        return self._lock
+
+    @property
+    def location(self) -> Location:
+        """Where the log lies, and why."""
+        return locate()
+
+    @property
+    def store(self) -> Store:
+        """The store there.
+
+        Raises
+        ------
+        LogError
+            `OPTBOOK_LOG` is empty or malformed.
+        """
+        from optbook.experiments.store import Store
+
+        place = locate().url
+        with self._own():
+            if place not in self._stores:
+                self._stores[place] = Store(place)
+            return self._stores[place]
+
+    @property
+    def pending(self) -> tuple[Experiment, ...]:
+        """Experiments that are not in the store yet, oldest first."""
+        with self._own():
+            return tuple(self._pending)
+
+    def record(self, experiment: Experiment) -> str:
+        """Store the experiment, after those that wait. Returns "" or one line about what went wrong."""
+        with self._own():
+            self._pending.append(experiment)
+            try:
+                self.deliver()
+            except LogError as error:
+                if not self._at_exit:
+                    self._at_exit = True
+                    atexit.register(self._deliver_at_exit)
+                waiting = len(self._pending)
+                those = "it waits" if waiting == 1 else f"{waiting} experiments wait"
+                return f"not in the log yet, {those} in memory and will be stored with the next: {error}"
+        return ""
+
+    def deliver(self) -> None:
+        """Store what waits.
+
+        Raises
+        ------
+        LogError
+            The store cannot be used; what is left still waits.
+        """
+        with self._own():
+            while self._pending:
+                with suppress(AlreadyLoggedError):  # after an interrupt between storing and this line's end
+                    self.store.append(self._pending[0])
+                del self._pending[0]
+
+    def _deliver_at_exit(self) -> None:
+        if self._pid != os.getpid():
+            return
+        try:
+            self.deliver()
+        except LogError as error:
+            print(f"optbook: {len(self._pending)} experiments are lost: {error}", file=sys.stderr)
+
+    def frame(self, hidden: bool = False) -> pd.DataFrame:
+        """All experiments, those that wait included; see `Store.frame`.
+
+        Raises
+        ------
+        LogError
+            The store cannot be read and nothing waits (if something does, it is shown, with a warning).
+        """
+        waiting = self.pending
+        try:
+            return self.store.frame(hidden, waiting)
+        except LogError as error:
+            if not waiting:
+                raise
+            warnings.warn(f"only what waits in memory is shown: {error}", stacklevel=3)
+        from optbook.experiments.frames import to_frame
+
+        return to_frame([], [], [] if hidden else None, waiting)
+
+    def latest(self, label: str, status: Status | None = None) -> Experiment | None:
+        """The newest experiment of this label (and status, if given) that is not hidden; None if none."""
+        for experiment in reversed(self.pending):
+            if experiment.label == label and status in (None, experiment.status):
+                return experiment
+        return self.store.latest(label, status)
+
+    def close(self) -> None:
+        """Close the stores of this process; they open again when needed."""
+        with self._own():
+            for store in self._stores.values():
+                store.close()
+
+
+_SESSION = Log()
+"""The one log of this process: the only state that this package keeps at module level."""
+
+
+def session() -> Log:
+    """The log of this process."""
+    return _SESSION
+
+
+def record(experiment: Experiment) -> str:
+    """Store an experiment; "" or one line about what went wrong (it is kept, and stored with the next)."""
+    return _SESSION.record(experiment)
+
+
+def log(hidden: bool = False) -> pd.DataFrame:
+    """All recorded experiments as a DataFrame, oldest first.
+
+    Columns are those of `optbook.experiments.record.Experiment` (`column_docs` tells what they mean), and
+    `note`; times in seconds, memory in bytes, "not known" is NaN (or None). With ``hidden=True`` hidden
+    experiments are there as well, with a column `hidden`.
+
+    Raises
+    ------
+    LogError
+        The log cannot be read.
+    """
+    return _SESSION.frame(hidden)
+
+
+def column_docs() -> dict[str, str]:
+    """What each column of `log` means."""
+    from optbook.experiments.record import column_fields
+
+    docs = {field.name: str(field.metadata["doc"]) for field in column_fields()}
+    return {**docs, "note": "notes added later, a line each"}
+
+
+def add_note(id: str, text: str) -> None:
+    """Add a note to the experiment with this id (column `id` of `log`); earlier notes stay.
+
+    Raises
+    ------
+    LogError
+        There is no such experiment, or it could not be written.
+    """
+    _SESSION.store.note(id, text)
+
+
+def hide(id: str, hidden: bool = True) -> None:
+    """Leave an experiment out of the log's views; ``hidden=False`` takes it back in. Nothing is deleted.
+
+    Raises
+    ------
+    LogError
+        There is no such experiment, or it could not be written.
+    """
+    _SESSION.store.hide(id, hidden)
