@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import re
 from argparse import Namespace
@@ -56,7 +55,7 @@ def _end_of_quote(line: str, start: int) -> int:
 
 def _unquoted(word: str) -> str:
     if len(word) > 1 and word[0] == word[-1] and word[0] in "\"'" and _end_of_quote(word, 0) == len(word):
-        return str(ast.literal_eval(word))
+        return word[1:-1].replace("\\" + word[0], word[0])
     return word
 
 

@@ -25,7 +25,7 @@ from optbook.errors import OptbookError
 from optbook.magic_options import assignment, parse
 from optbook.settings import OptBook
 
-MAGICS = ("bench", "setup", "progress", "optbook")
+MAGICS = ("bench", "setup", "progress", "optbook", "check")
 UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
 
 
@@ -43,7 +43,7 @@ def _one_line_errors(magic: Callable[..., Any]) -> Callable[..., Any]:
 
 @magics_class
 class OptbookMagics(Magics):
-    """``%%bench``, ``%%setup``, ``%progress``, ``%optbook``."""
+    """``%%bench``, ``%%setup``, ``%progress``, ``%optbook``, ``%check``."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -174,6 +174,25 @@ class OptbookMagics(Magics):
         from optbook.repeat.overview import overview
 
         return overview()
+
+    @no_var_expand
+    @output_can_be_silenced
+    @magic_arguments()
+    @argument("name", help="the exercise, as its heading names it")
+    @argument("--solution", action="store_true", help="show a solution instead")
+    @argument("-h", "--help", action="store_true", help="show this help")
+    @line_magic
+    @_one_line_errors
+    def check(self, line: str) -> Any:
+        """Judge an exercise by what your variables hold now."""
+        options = parse(self.check, line)
+        if options.help:
+            return print(self.check.__doc__)
+        from optbook.workshop import exercises
+
+        if options.solution:
+            return exercises.solution(options.name)
+        return exercises.check(options.name, self._shell.user_ns)
 
 
 def comments_below_magic(lines: list[str]) -> list[str]:

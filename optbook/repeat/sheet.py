@@ -1,0 +1,46 @@
+"""The one-page sheet: ``%optbook help``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+ROWS = (
+    ("%%bench label", "measure the cell, record it, show it"),
+    (
+        "%%bench --batches 20",
+        "count units: --batches, --samples, --tokens, --env-steps, --unit name=expression",
+    ),
+    ("%%bench --metric acc=f(x)", "keep a result beside the time"),
+    ("%%bench --setup NAME", "run a statement, or a %%setup NAME cell, untimed before every run"),
+    ("%%bench --runs 1", "execute the cell exactly once"),
+    ("for b in track(loader):", "count and time the steps of a loop: such a cell runs once"),
+    ("%%bench --steps 50", "end the tracked loop after 50 steps"),
+    ('with span("augment"):', "time a part of the workload"),
+    ("%progress", "plot the progress over the experiments"),
+    ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
+    ("%config OptBook", "settings, such as OptBook.budget = 5"),
+    ("optbook.bench(f)", "the same in a script, into the same log"),
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What to type, and what it does."""
+
+    rows: tuple[tuple[str, str], ...] = ROWS
+
+    def __str__(self) -> str:
+        width = max(len(what) for what, _ in self.rows)
+        return "\n".join(f"{what:<{width}}  {does}" for what, does in self.rows)
+
+    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
+        printer.text(str(self))  # type: ignore[attr-defined]
+
+    def _repr_html_(self) -> str:
+        body = "".join(
+            f'<tr><td style="text-align:left"><code>{escape(what)}</code></td>'
+            f'<td style="text-align:left">{escape(does)}</td></tr>'
+            for what, does in self.rows
+        )
+        return f"<table>{body}</table>"
