@@ -50,12 +50,12 @@ distclean: clean
 $(VENV)/.installed-%: pyproject.toml constraints.txt $(MOVED)
 	@set -e; for python in $(PYTHONS); do \
 	  "$$python" -c '' 2>/dev/null || continue; \
-	  seen="$$seen, $$("$$python" -c 'import platform, sys; print(sys.executable, "is Python", platform.python_version())')"; \
+	  seen="$$seen; $$("$$python" -c 'import platform, sys; print("%s is Python %s" % (sys.executable, platform.python_version()))')"; \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue; \
 	  found="$$python"; break; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "optbook needs Python 3.11 or newer, and found none: $(PYTHONS)$$seen." >&2; \
+	  echo "optbook needs Python 3.11 or newer. Looked for $(PYTHONS)$$seen." >&2; \
 	  echo "Install it (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python; or python.org)," >&2; \
 	  echo "or say where it is: make $(or $(MAKECMDGOALS),setup) PYTHON=/path/to/python3.12" >&2; exit 1; \
 	fi; \

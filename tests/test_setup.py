@@ -196,7 +196,7 @@ def test_no_python_at_all_says_what_to_install(folder: Path, tmp_path: Path) -> 
         (tools / tool).symlink_to(shutil.which(tool) or tool)
     done = make(folder, "setup", path=str(tools))
     assert done.returncode == 2
-    assert "found none: python3 python3.13 python3.12 python3.11 python." in done.stderr
+    assert "Looked for python3 python3.13 python3.12 python3.11 python." in done.stderr
     assert "apt install python3 python3-venv" in done.stderr
 
 
