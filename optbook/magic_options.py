@@ -71,7 +71,7 @@ def parse(magic: Any, line: str) -> Namespace:
     for word in given:
         name = word.partition("=")[0]
         if re.match(r"--?[A-Za-z]", name) and not any(option.startswith(name) for option in known):
-            near = difflib.get_close_matches(name, known, 1, 0.5)
+            near = difflib.get_close_matches(name, known, 1, 0.6)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
             raise UsageError(f"unknown option {name}: {hint}")
     try:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -20,16 +22,19 @@ from IPython.core.magic import (
 )
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from optbook.benchmark.cell import Cell, expression
+from optbook.benchmark.cell import Cell, expression, prompt_number
 from optbook.errors import OptbookError
 from optbook.magic_options import assignment, parse
 from optbook.settings import OptBook
 
 MAGICS = ("bench", "setup", "progress", "optbook", "check")
+_PACKAGE = Path(__file__).parent
 UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
 
 
 def _one_line_errors(magic: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn optbook's own errors into one line, and start the traceback of all others at the user's code."""
+
     @functools.wraps(magic)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
@@ -37,8 +42,19 @@ def _one_line_errors(magic: Callable[..., Any]) -> Callable[..., Any]:
             return magic(*args, **kwargs)
         except OptbookError as error:
             raise UsageError(str(error)) from None
+        except BaseException as error:
+            error.__traceback__ = _from_users_code(error.__traceback__)
+            raise
 
     return wrapped
+
+
+def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback from the first frame outside of this package on; all of it if there is none."""
+    inner = trace
+    while inner is not None and Path(inner.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+        inner = inner.tb_next
+    return inner or trace
 
 
 @magics_class
@@ -51,7 +67,6 @@ class OptbookMagics(Magics):
         self._setups: dict[str, str] = {}
 
     @no_var_expand
-    @output_can_be_silenced
     @magic_arguments()
     @argument("label", nargs="*", help="what the experiment is called (the cell's number if left out)")
     @argument("--runs", type=int, help="execute the cell so many times, warm-up included; 1 is exactly once")
@@ -76,7 +91,6 @@ class OptbookMagics(Magics):
         A cell that loops over ``track(...)`` runs once; any other is repeated until the budget is
         spent. Variables survive: the cell runs in your namespace.
         """
-        __tracebackhide__ = True
         options = parse(self.bench, line)
         if options.help:
             return print(self.bench.__doc__)
@@ -86,9 +100,10 @@ class OptbookMagics(Magics):
             raise UsageError(f"-o got {options.output!r}: give the name of a variable, such as -o result")
         from optbook.benchmark.bench import bench
 
+        quiet = options.quiet or line.rstrip().endswith(";") or cell.rstrip().endswith(";")
         experiment = bench(
-            Cell(cell, self._shell, silent=options.quiet),
-            " ".join(options.label) or f"cell [{self._shell.execution_count}]",
+            Cell(cell, self._shell, silent=quiet),
+            " ".join(options.label) or f"cell [{prompt_number(self._shell)}]",
             runs=options.runs,
             steps=options.steps,
             warmup=options.warmup,
@@ -100,7 +115,7 @@ class OptbookMagics(Magics):
         )
         if options.output is not None:
             self._shell.user_ns[options.output] = experiment
-        return None if options.quiet else experiment
+        return None if quiet else experiment
 
     def _named(self, given: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
         for text in given:

@@ -31,7 +31,7 @@ class Cell:
         if not source.strip():
             raise OptionError("the cell is empty: write the code to measure below the magic's line")
         code = _line_for_line(source, shell)
-        name = shell.compile.cache(code, shell.execution_count, raw_code=code)
+        name = shell.compile.cache(code, prompt_number(shell), raw_code=code)
         tree = ast.parse(code, name)
         self._namespace = shell.user_ns
         self._silent = silent or source.rstrip().endswith(";")
@@ -65,6 +65,11 @@ class Cell:
         if code.co_flags & inspect.CO_COROUTINE:
             return coroutines.run(lambda: eval(code, self._namespace))
         return eval(code, self._namespace)
+
+
+def prompt_number(shell: Any) -> int:
+    """The number of the cell that runs now, as In[…] shows it; IPython counts on before or after a run."""
+    return int(shell.displayhook.prompt_count)
 
 
 def _line_for_line(source: str, shell: Any) -> str:
