@@ -13,6 +13,7 @@ import optbook
 from optbook import lab
 from optbook.errors import OptbookError
 from optbook.experiments.errors import LogError
+from optbook.experiments.location import locate
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
 
@@ -46,11 +47,12 @@ def lab_command(no_browser: bool, port: int | None) -> None:
 def log_command(rows: int) -> None:
     """Show the last experiments of the log."""
     try:
+        where = locate().shown
         frame = optbook.log()
     except (OptbookError, LogError) as error:
         raise click.ClickException(str(error)) from error
     if frame.empty:
-        click.echo("The log is empty: measure something with %%bench or optbook.bench.")
+        click.echo(f"No experiments in {where} yet: measure something with %%bench or optbook.bench.")
         return
     shown = frame.tail(rows)[["created", "label", "status", "throughput", "unit", "seconds", "stubs"]]
     click.echo(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format, max_colwidth=40))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optbook.errors import OptbookError
+from optbook.experiments.location import workbook
 
 FIRST_NOTEBOOK = Path("notebooks/00_start_here.ipynb")
 
@@ -26,16 +27,16 @@ class Launch:
 
 
 def find_workbook(start: Path) -> Path:
-    """The folder of the workbook that `start` lies in, else of the source checkout this package runs from.
+    """The root of the workbook that `start` lies in, else of the clone that this package runs from.
 
     Raises `LabError` where neither has the notebooks.
     """
-    checkout = Path(__file__).resolve().parent.parent
-    for folder in (start, *start.parents, checkout):
-        if (folder / FIRST_NOTEBOOK).is_file():
-            return folder
+    for folder in (start, Path(__file__).resolve().parent):
+        root = workbook(folder)
+        if root is not None and (root / FIRST_NOTEBOOK).is_file():
+            return root
     raise LabError(
-        f"no workbook here: {FIRST_NOTEBOOK.as_posix()} is neither in {start} nor in a folder above it. "
+        f"no workbook here: {start} is not in a clone of optbook with {FIRST_NOTEBOOK.as_posix()}. "
         "The notebooks come with the repository, not with the package: clone it and start there."
     )
 

@@ -26,10 +26,13 @@ def run(*arguments: str) -> Result:
 
 @pytest.fixture
 def workbook(tmp_path: Path) -> Path:
-    notebook = tmp_path / "a workbook" / lab.FIRST_NOTEBOOK
-    notebook.parent.mkdir(parents=True)
-    notebook.write_text("{}")
-    return tmp_path / "a workbook"
+    """A folder, with a space in its name, that looks like a clone."""
+    root = tmp_path / "a workbook"
+    for folder in ("notebooks", "data/hotdogs"):
+        (root / folder).mkdir(parents=True)
+    (root / "pyproject.toml").write_text('[project]\nname = "optbook"\n')
+    (root / lab.FIRST_NOTEBOOK).write_text("{}")
+    return root
 
 
 @pytest.fixture
@@ -86,7 +89,7 @@ def test_log_shows_the_last_rows(log_path: Path) -> None:
 def test_an_empty_log_says_how_to_fill_it(log_path: Path) -> None:
     result = run("log")
     assert result.exit_code == 0
-    assert "empty" in result.output
+    assert result.output.startswith(f"No experiments in {log_path} yet: ")
     assert not log_path.exists()
 
 
