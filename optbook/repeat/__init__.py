@@ -1,0 +1,1 @@
+"""Repeat: how far one has come, and when to stop."""

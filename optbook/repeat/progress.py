@@ -1,0 +1,239 @@
+"""Progress over the experiments of a log: the best so far, and what each experiment brought."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from optbook import formatting as write
+from optbook.errors import OptionError
+from optbook.experiments.render import one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EMPTY = "No experiments yet: measure something with %%bench or optbook.bench."
+
+
+@dataclass(frozen=True)
+class Point:
+    """One experiment as progress sees it, in one unit.
+
+    Parameters
+    ----------
+    row
+        Its index in the log's DataFrame; `number` counts from 1 within what is shown.
+    value, low, high
+        Units per second and their interval; NaN if not known.
+    counts
+        Whether it is a figure of the real system: it is ok, without stubs, and above zero.
+    best
+        The best that counts up to here; NaN before the first.
+    ratio
+        `value` ÷ that of the first that counts.
+    gain
+        `value` ÷ the best before it; 1 for the first that counts. NaN for one that does not count.
+    """
+
+    row: int
+    number: int
+    label: str
+    status: str
+    stubs: str
+    value: float
+    low: float
+    high: float
+    counts: bool
+    best: float
+    ratio: float
+    gain: float
+
+    @property
+    def kind(self) -> str:
+        """ok, stubbed, void, interrupted or failed; a failed one with stubs has failed."""
+        return "stubbed" if self.status == "ok" and self.stubs else self.status
+
+
+def default_unit(frame: pd.DataFrame) -> str:
+    """The unit of the latest experiment that is ok, else of the latest; "run" if there is none."""
+    ok = frame[frame["status"] == "ok"]
+    units = ok["unit"] if len(ok) else frame["unit"]
+    return str(units.iloc[-1]) if len(units) else "run"
+
+
+def known_units(frame: pd.DataFrame) -> list[str]:
+    """Every unit that some experiment counted, in the order of first appearance."""
+    found: dict[str, None] = {}
+    for unit, units in zip(frame["unit"], frame["units"], strict=True):
+        found.update(dict.fromkeys([str(unit), *units]))
+    return list(found)
+
+
+def check_unit(frame: pd.DataFrame, unit: str | None) -> str:
+    """The unit to show.
+
+    Raises
+    ------
+    OptionError
+        No experiment counts this unit.
+    """
+    if unit is None:
+        return default_unit(frame)
+    known = known_units(frame)
+    if known and unit not in known:
+        names = ", ".join(one_line(name, 40) for name in known[:8])
+        raise OptionError(f"no experiment counts the unit {one_line(unit, 40)!r}: use one of {names}")
+    return unit
+
+
+def points(frame: pd.DataFrame, unit: str | None = None) -> list[Point]:
+    """The experiments that count this unit, and those without any figure, in the order of the log.
+
+    An experiment whose first unit is another one is shown with what it counted of this one, its interval
+    scaled along, since both come from the same times.
+
+    Raises
+    ------
+    OptionError
+        No experiment counts this unit.
+    """
+    unit = check_unit(frame, unit)
+    found: list[Point] = []
+    first = best = math.nan
+    columns = ("label", "status", "stubs", "unit", "units", "throughput", "throughput_low", "throughput_high")
+    for row, (label, status, stubs, own, units, value, low, high) in zip(
+        frame.index, zip(*(frame[name] for name in columns), strict=True), strict=True
+    ):
+        if own != unit:
+            if unit in units:
+                scale = units[unit] / value if value else math.nan
+                value, low, high = units[unit], low * scale, high * scale
+            elif units or math.isfinite(value):
+                continue
+        counts = status == "ok" and not stubs and math.isfinite(value) and value > 0
+        ratio = gain = math.nan
+        if counts:
+            first = value if math.isnan(first) else first
+            gain = 1.0 if math.isnan(best) else value / best
+            best = value if math.isnan(best) else max(best, value)
+        if math.isfinite(value):
+            ratio = value / first
+        number = len(found) + 1
+        found.append(Point(row, number, label, status, stubs, value, low, high, counts, best, ratio, gain))
+    return found
+
+
+def best_so_far(frame: pd.DataFrame, unit: str | None = None) -> pd.Series[float]:
+    """The best throughput up to each experiment, with the frame's index; NaN before the first that counts.
+
+    Failed, interrupted, void and stubbed experiments never count.
+
+    Raises
+    ------
+    OptionError
+        No experiment counts this unit.
+    """
+    import pandas as pd
+
+    best = {point.row: point.best for point in points(frame, unit)}
+    return pd.Series(best, index=frame.index, dtype="float64", name="best").ffill()
+
+
+def gains(frame: pd.DataFrame, unit: str | None = None) -> pd.DataFrame:
+    """What each experiment brought: `label`, `kind`, `value`, `counts`, `best`, `ratio` (to the first that
+    counts) and `gain` (over the best before it), with the index of the experiments' rows in the log.
+
+    Raises
+    ------
+    OptionError
+        No experiment counts this unit.
+    """
+    import pandas as pd
+
+    names = ["label", "kind", "value", "counts", "best", "ratio", "gain"]
+    found = points(frame, unit)
+    return pd.DataFrame(
+        {name: [getattr(point, name) for point in found] for name in names}, index=[p.row for p in found]
+    )
+
+
+def ratios(frame: pd.DataFrame) -> dict[int, float]:
+    """By row: its throughput against that of the first that counts and has the same first unit."""
+    found: dict[int, float] = {}
+    for unit in dict.fromkeys(frame["unit"]):
+        same = frame[frame["unit"] == unit]
+        found.update({point.row: point.ratio for point in points(same, str(unit))})
+    return found
+
+
+def select(frame: pd.DataFrame, label: str = "", last: int | None = None) -> pd.DataFrame:
+    """The experiments whose label contains `label` (in any case), of these the last so many.
+
+    Raises
+    ------
+    OptionError
+        `last` is below 1.
+    """
+    if last is not None and last < 1:
+        raise OptionError(f"last is {last}: give a whole number from 1 on, such as 20")
+    if label:
+        frame = frame[frame["label"].str.contains(label, case=False, regex=False)]
+    return frame if last is None else frame.iloc[-last:]
+
+
+def times(ratio: float) -> str:
+    """A ratio as it is read: ``4.2×``."""
+    return f"{write.number(ratio, 2 if ratio < 100 else 3)}×" if math.isfinite(ratio) else write.UNKNOWN
+
+
+def summary(found: Iterable[Point], unit: str, *, kinds_apart: bool = True) -> str:
+    """One plain sentence: how many experiments (and of what kinds), the best, and how it compares."""
+    found = list(found)
+    if not found:
+        return EMPTY
+    kinds = {
+        kind: sum(p.kind == kind for p in found) for kind in ("stubbed", "void", "interrupted", "failed")
+    }
+    apart = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count) if kinds_apart else ""
+    count = f"{len(found)} {'experiment' if len(found) == 1 else 'experiments'}" + (
+        f" ({apart})" if apart else ""
+    )
+    counting = [point for point in found if point.counts]
+    if not counting:
+        return f"{count}; none gives a figure of the real system yet"
+    best = max(counting, key=lambda point: point.value)
+    if len(counting) == 1:
+        return f"{count}; {write.rate(best.value, unit)} so far"
+    return f"{count}; best {write.rate(best.value, unit)}, {times(best.ratio)} the first"
+
+
+def progress_text(frame: pd.DataFrame, unit: str | None = None) -> str:
+    """The progress plot in words: the sentence above it, and a line for each experiment.
+
+    Raises
+    ------
+    OptionError
+        No experiment counts this unit.
+    """
+    unit = check_unit(frame, unit)
+    found = points(frame, unit)
+    width = min(40, max((len(one_line(point.label, 40)) for point in found), default=0))
+    lines = [summary(found, unit)]
+    best = math.nan
+    for point in found:
+        head = f"{point.number:>4}. {one_line(point.label, 40):<{width}}"
+        if not math.isfinite(point.value):
+            lines.append(f"{head}  {point.kind}")
+            continue
+        spread = write.spread(point.value, point.low, point.high)
+        figure = f"{write.rate(point.value, unit)}{' ' + spread if spread else ''}"
+        if point.counts:
+            new_best = not point.value <= best
+            best = point.best
+            remark = f"{times(point.ratio)} the first" + (", best so far" if new_best else "")
+        else:
+            remark = f"{point.kind}{': ' + one_line(point.stubs, 60) if point.stubs else ''}, does not count"
+        lines.append(f"{head}  {figure}  {remark}")
+    return "\n".join(lines)
