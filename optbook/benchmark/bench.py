@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from optbook import settings as configuration
+from optbook.benchmark import coroutines
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.figures import figures
 from optbook.benchmark.origin import origin
@@ -70,9 +72,8 @@ def bench(
         max_runs=settings.max_runs,
         reset_peak=settings.reset_peak,
     )
-    if not callable(function):
-        raise OptionError(f"bench() got {function!r}: give a function that takes no arguments")
     label = _label(function if label is None else label)
+    function = _runnable(function)
     units, metrics = dict(units or {}), dict(metrics or {})
     for name, value in [*units.items(), *metrics.items()]:
         if not callable(value):
@@ -104,6 +105,18 @@ def bench(
     if problem is not None:
         raise problem
     return experiment
+
+
+def _runnable(function: Callable[[], object]) -> Callable[[], object]:
+    """``function``, made to do its work when it is called."""
+    if not callable(function):
+        raise OptionError(f"bench() got {_short(function)}: give a function that takes no arguments")
+    if inspect.iscoroutinefunction(function):
+        return functools.partial(coroutines.run, function)
+    if inspect.isgeneratorfunction(function):
+        name = function.__name__
+        raise OptionError(f"{name} is a generator function, and calling it does no work: loop over {name}()")
+    return function
 
 
 def _label(named: object) -> str:

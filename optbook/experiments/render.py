@@ -47,10 +47,10 @@ def _rows(e: Experiment) -> Iterable[tuple[str, str]]:
     if e.stubs:
         yield "simplified", f"{one_line(e.stubs)} replaced by stubs: not a figure of the real system"
     if e.throughput is not None:
-        yield "throughput", _with_spread(write.rate(e.throughput, e.unit), _spread(e))
+        yield "throughput", _with_spread(write.rate(e.throughput, one_line(e.unit, 40)), _spread(e))
         for unit, rate in e.units.items():
             if unit != e.unit and (unit != "run" or len(e.units) == 1):
-                yield "", write.rate(rate, unit)
+                yield "", write.rate(rate, one_line(unit, 40))
     kind = "step" if e.steps else "run"
     if e.seconds is not None:
         yield f"median {kind}", write.seconds(e.seconds) + _tail(e)
