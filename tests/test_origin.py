@@ -59,7 +59,7 @@ def test_the_notebook_is_named_without_its_folders(monkeypatch: pytest.MonkeyPat
 
 
 def test_torch_is_described_only_where_it_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch", None)
     found = origin.origin()
     assert "threads" not in found["flags"]
     assert found["seed"] is None

@@ -54,7 +54,12 @@ def test_a_first_run_longer_than_the_budget_is_the_only_one_and_counts() -> None
 def test_runs_is_how_often_it_is_executed(runs: int) -> None:
     fake = FakeClock()
     calls = []
-    outcome = measure(lambda: (calls.append(1), fake.spend(10)), fake, runs=runs)
+
+    def run() -> None:
+        calls.append(1)
+        fake.spend(10)
+
+    outcome = measure(run, fake, runs=runs)
     assert len(calls) == outcome.executions == runs
     assert len(outcome.times) == max(1, runs - 1)
 
@@ -255,7 +260,12 @@ def test_an_exception_in_the_setup_says_so() -> None:
 
 def test_printing_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
     fake = FakeClock()
-    outcome = measure(lambda: (print("hello"), fake.spend(1)), fake, runs=4)
+
+    def run() -> None:
+        print("hello")
+        fake.spend(1)
+
+    outcome = measure(run, fake, runs=4)
     assert capsys.readouterr().out == "hello\n"
     assert outcome.repeated.written == 18
     assert any("shown for the first run only" in w for w in figures(outcome, Plan())["warnings"])

@@ -14,7 +14,7 @@ from optbook.workshop.chapters import CHAPTERS
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether an exercise is solved, why (or what to try), and what else is worth knowing."""
+    """Whether an exercise is solved, why (or what to try), and what else helps."""
 
     solved: bool
     message: str
@@ -35,7 +35,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Exercise:
-    """``judge`` looks at the reader's variables; ``solution`` is code that solves it when put into its cell."""
+    """``judge`` looks at the reader's variables; ``solution`` is code that solves it in its cell."""
 
     name: str
     solution: str
@@ -60,7 +60,7 @@ class Solution:
 
 
 def choice(name: str, answer: str, replies: Mapping[str, str], solution_comment: str) -> Exercise:
-    """A predict question: the reader sets the variable ``name`` to a letter; each wrong one has its own reply."""
+    """A predict question: the reader sets ``name`` to a letter; each wrong one has its own reply."""
 
     def judge(namespace: Mapping[str, Any]) -> Verdict:
         given = namespace.get(name, ...)
