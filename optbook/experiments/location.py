@@ -112,7 +112,7 @@ def _given(given: str, here: Path) -> Location:
     why = f"as {VARIABLE} says"
     if not given.strip():
         raise LogError(f"{VARIABLE} is set, but empty: give it a path or an SQLAlchemy URL, or unset it")
-    if "://" not in given:
+    if "://" not in given and given != ":memory:":
         given = str(here / os.path.expanduser(given))
     try:
         path, _, shown = parse_place(given)

@@ -106,7 +106,9 @@ class Log:
         try:
             self.deliver()
         except LogError as error:
-            print(f"optbook: {len(self._pending)} experiments are lost: {error}", file=sys.stderr)
+            lost = len(self._pending)
+            what = "1 experiment is" if lost == 1 else f"{lost} experiments are"
+            print(f"optbook: {what} lost: {error}", file=sys.stderr)
 
     def frame(self, hidden: bool = False) -> pd.DataFrame:
         """All experiments, those that wait included; see `Store.frame`.

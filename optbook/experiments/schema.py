@@ -98,7 +98,7 @@ def version_of(connection: sa.Connection, shown: str, newest: int = VERSION) -> 
     )
     if "meta" not in taken or {"key", "value"} - {c["name"] for c in inspector.get_columns("meta")}:
         raise foreign
-    found = dict(connection.execute(sa.select(meta.c.key, meta.c.value)).tuples().all())
+    found = dict(connection.execute(sa.select(meta.c.key, meta.c.value)).all())
     if found.get("application") != APPLICATION:
         raise foreign
     version = found.get("schema_version") or ""

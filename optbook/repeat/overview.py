@@ -186,7 +186,7 @@ def _known(text: str, value: float) -> str:
 
 def table_html(frame: pd.DataFrame, last: int = LAST) -> str:
     """The table of the last experiments; every value is escaped."""
-    cell = "padding:2px 8px 2px 0;text-align:{};border-bottom:1px solid var(--jp-border-color2,#8884)"
+    cell = "padding:2px 8px 2px 0;{};border-bottom:1px solid var(--jp-border-color2,#8884)"
     head = "".join(
         f'<th scope="col" title="{escape(_TITLES.get(name, ""))}" '
         f'style="{cell.format(_side(name))};font-weight:600">{escape(name)}</th>'
@@ -202,14 +202,17 @@ def table_html(frame: pd.DataFrame, last: int = LAST) -> str:
         body += f'<tr style="{"" if real else _FAINT + ";font-style:italic"}">{cells}</tr>'
     more = _more(frame, last)
     return (
-        f'<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:0 0 6px">'
+        '<div style="overflow-x:auto">'
+        '<table style="border-collapse:collapse;margin:0 0 6px;font-size:inherit">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         + (f'<div style="{_FAINT}">{escape(more)}</div>' if more else "")
     )
 
 
 def _side(name: str) -> str:
-    return "right" if name in _NUMERIC else "left"
+    if name in _NUMERIC:
+        return "text-align:right;white-space:nowrap"
+    return "text-align:left" + (";min-width:12em" if name == "label" else "")
 
 
 def _more(frame: pd.DataFrame, last: int) -> str:
