@@ -22,7 +22,7 @@ from IPython.core.magic import (
 )
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from optbook.benchmark.cell import Cell, expression, prompt_number
+from optbook.benchmark.cell import Cell, evaluated, expression, prompt_number
 from optbook.errors import OptbookError
 from optbook.magic_options import assignment, parse
 from optbook.settings import OptBook
@@ -69,10 +69,10 @@ class OptbookMagics(Magics):
     @no_var_expand
     @magic_arguments()
     @argument("label", nargs="*", help="what the experiment is called (the cell's number if left out)")
-    @argument("--runs", type=int, help="execute the cell so many times, warm-up included; 1 is exactly once")
-    @argument("--steps", type=int, help="end the tracked loop after so many steps, warm-up included")
-    @argument("--warmup", type=int, help="runs (or tracked steps) that are not counted")
-    @argument("--budget", type=float, help="seconds that the counted runs may take")
+    @argument("--runs", help="execute the cell so many times, warm-up included; 1 is exactly once")
+    @argument("--steps", help="end the tracked loop after so many steps, warm-up included")
+    @argument("--warmup", help="runs (or tracked steps) that are not counted")
+    @argument("--budget", help="seconds that the counted runs may take")
     @argument("--setup", help="a statement, or the name of a %%%%setup cell, to run untimed before every run")
     @argument("--batches", help="batches that one run does: a number or an expression")
     @argument("--samples", help="samples that one run does")
@@ -80,6 +80,7 @@ class OptbookMagics(Magics):
     @argument("--env-steps", help="environment steps that one run does")
     @argument("--unit", action="append", default=[], help="another unit, as name=expression; may be repeated")
     @argument("--metric", action="append", default=[], help="a result worth keeping, as name=expression")
+    @argument("--simplified", action="append", default=[], help="what a stub made by hand stands in for")
     @argument("-o", dest="output", help="assign the experiment to this variable")
     @argument("-q", "--quiet", action="store_true", help="do not show the result")
     @argument("-h", "--help", action="store_true", help="show this help")
@@ -104,18 +105,22 @@ class OptbookMagics(Magics):
         experiment = bench(
             Cell(cell, self._shell, silent=quiet),
             " ".join(options.label) or f"cell [{prompt_number(self._shell)}]",
-            runs=options.runs,
-            steps=options.steps,
-            warmup=options.warmup,
-            budget=options.budget,
+            runs=self._number(options.runs, "--runs"),
+            steps=self._number(options.steps, "--steps"),
+            warmup=self._number(options.warmup, "--warmup"),
+            budget=self._number(options.budget, "--budget"),
             setup=None if options.setup is None else self._setup(options.setup),
             units=dict(self._units(options)),
             metrics=dict(self._named(options.metric, "--metric")),
+            stubs=options.simplified,
             source=cell,
         )
         if options.output is not None:
             self._shell.user_ns[options.output] = experiment
         return None if quiet else experiment
+
+    def _number(self, text: str | None, option: str) -> Any:
+        return None if text is None else evaluated(text, self._shell.user_ns, option)
 
     def _named(self, given: Iterable[str], option: str) -> Iterable[tuple[str, Any]]:
         for text in given:

@@ -80,6 +80,18 @@ def test_units_metrics_and_setup_are_expressions_in_the_notebook(run: Run, shell
     assert e.units["pixel"] == pytest.approx(100 * e.units["batch"])
 
 
+def test_numbers_of_options_may_be_expressions_too(run: Run) -> None:
+    run("N = 2")
+    assert run("%%bench --runs N*3 --warmup N -q -o e\nx = 1").success
+    assert (latest().runs, latest().warmup) == (4, 2)
+
+
+def test_a_stub_made_by_hand_is_marked(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("%%bench --simplified data --simplified loss --runs 3\nx = 1").success
+    assert "data,loss replaced by stubs: not a figure of the real system" in capsys.readouterr().out
+    assert latest().stubs == "data,loss"
+
+
 def test_a_named_setup_cell_runs_before_every_run(run: Run) -> None:
     assert run("%%setup fresh\nleft = [1, 2]").success
     assert run("%%bench --setup fresh --runs 5 -q\nleft.pop(); left.pop()").success
@@ -187,7 +199,9 @@ def test_help_says_what_there_is(run: Run, capsys: pytest.CaptureFixture[str]) -
     [
         ("%%bench --batchs 3\nx = 1", "unknown option --batchs: did you mean --batches?"),
         ("%%bench --frobnicate\nx = 1", "unknown option --frobnicate: there are --runs"),
-        ("%%bench --runs many\nx = 1", "invalid int value: 'many'"),
+        ("%%bench --runs many\nx = 1", "--runs got 'many': NameError"),
+        ("%%bench --runs 2.5\nx = 1", "runs is 2.5: give a whole number"),
+        ("%%bench --budget ''\nx = 1", "--budget got '': give a number or an expression"),
         ("%%bench --runs 0\nx = 1", "runs is 0: give a whole number from 1 on"),
         ("%%bench --batches 0\nx = 1", "'batch' is 0: give a number above zero"),
         ("%%bench --batches -3\nx = 1", "'batch' is -3: give a number above zero"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optbook import settings as configuration
@@ -33,6 +33,7 @@ def bench(
     setup: Callable[[], object] | None = None,
     units: Mapping[str, Quantity] | None = None,
     metrics: Mapping[str, Quantity] | None = None,
+    stubs: Sequence[str] = (),
     source: str = "",
     clock: Clock | None = None,
 ) -> Experiment:
@@ -52,6 +53,7 @@ def bench(
         units: what one run amounts to, by unit in the singular: ``{"batch": 20}``; a function is
             called after each run. The first named is the unit of the headline.
         metrics: results worth keeping beside the time; a function is called once, at the end.
+        stubs: what stubs made by hand stand in for; marks the experiment as simplified.
         source: the source of the workload, for the log.
         clock: the clock to read.
 
@@ -94,6 +96,7 @@ def bench(
     experiment = Experiment(
         label=label,
         participant=settings.participant,
+        stubs=",".join(stubs),
         source=source if settings.store_source else "",
         **_status(outcome),
         **fields,

@@ -81,6 +81,21 @@ def _line_for_line(source: str, shell: Any) -> str:
     return "\n" * (1 + blank) + str(shell.transform_cell(source))
 
 
+def evaluated(text: str, namespace: dict[str, Any], option: str) -> Any:
+    """The value of ``text`` in ``namespace`` now.
+
+    Raises:
+        OptionError: ``text`` is not an expression, or it raised.
+    """
+    value = expression(text, namespace, option)
+    if not callable(value):
+        return value
+    try:
+        return value()
+    except Exception as exception:
+        raise OptionError(f"{option} got {text!r}: {type(exception).__name__}: {exception}") from None
+
+
 def expression(text: str, namespace: dict[str, Any], option: str) -> float | Callable[[], Any]:
     """The value of a number, or a function that evaluates ``text`` in ``namespace`` each time it is called.
 

@@ -46,7 +46,7 @@ class Experiment:
     created: datetime = dataclasses.field(
         default_factory=_now, metadata={"doc": "when it was recorded (UTC)", "column": True}
     )
-    status: Status = column("ok, failed, interrupted or void (measured, but not to be trusted)", "ok")
+    status: Status = column("ok, failed, interrupted or void (measured, but not to be trusted)", "ok")  # noqa: RUF009
     error: str = column("what went wrong; empty if nothing did", "")
 
     unit: str = column("what throughput counts: the unit named first, or 'run'", "run")

@@ -16,7 +16,12 @@ ROWS = (
     ("%%bench --runs 1", "execute the cell exactly once"),
     ("for b in track(loader):", "count and time the steps of a loop: such a cell runs once"),
     ("%%bench --steps 50", "end the tracked loop after 50 steps"),
+    (
+        "%%bench --simplified data",
+        "say what a stub made by hand stands in for: not a figure of the real system",
+    ),
     ('with span("augment"):', "time a part of the workload"),
+    ("%check name", "judge an exercise; --solution shows a solution"),
     ("%progress", "plot the progress over the experiments"),
     ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
     ("%config OptBook", "settings, such as OptBook.budget = 5"),

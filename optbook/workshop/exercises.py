@@ -59,19 +59,19 @@ class Solution:
         return f"<pre>{escape(self.code)}</pre>"
 
 
-def choice(name: str, answer: str, replies: Mapping[str, str], solution_comment: str) -> Exercise:
-    """A predict question: the reader sets ``name`` to a letter; each wrong one has its own reply."""
+def choice(name: str, variable: str, answer: str, replies: Mapping[str, str], because: str) -> Exercise:
+    """A predict question: the reader sets ``variable`` to a letter; each wrong one has its own reply."""
 
     def judge(namespace: Mapping[str, Any]) -> Verdict:
-        given = namespace.get(name, ...)
+        given = namespace.get(variable, ...)
         if given is ... or given is None or given == "":
-            return Verdict(False, f"set {name} to one of {', '.join(map(repr, replies))}")
+            return Verdict(False, f"set {variable} to one of {', '.join(map(repr, replies))}")
         letter = str(given).strip().lower()
         if letter not in replies:
-            return Verdict(False, f"{name} is {given!r}: choose one of {', '.join(map(repr, replies))}")
+            return Verdict(False, f"{variable} is {given!r}: choose one of {', '.join(map(repr, replies))}")
         return Verdict(letter == answer, replies[letter])
 
-    return Exercise(name, f"{name} = {answer!r}  # {solution_comment}", judge)
+    return Exercise(name, f"{variable} = {answer!r}  # {because}", judge)
 
 
 def exercises() -> dict[str, Exercise]:
