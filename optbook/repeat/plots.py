@@ -23,6 +23,7 @@ INK = "#757575"  # grey that reads on white and on black; the page's own text co
 FAINT = "#9e9e9f"
 LABELLED = 12
 LABEL_LENGTH = 24
+LABEL_SIZE = 9
 FLAT_LENGTH = 70
 # Okabe and Ito's colours: https://jfly.uni-koeln.de/color/
 STYLES: dict[str, dict[str, Any]] = {
@@ -157,7 +158,9 @@ def _label_axes(axes: Axes, found: Sequence[Point], measured: Sequence[Point], u
         labels = [one_line(point.label, LABEL_LENGTH) for point in found]
         flat = max(map(len, labels)) * len(labels) <= FLAT_LENGTH
         slope: dict[str, Any] = {} if flat else {"rotation": 30, "ha": "right", "rotation_mode": "anchor"}
-        axes.set_xticks([point.number for point in found], labels, fontsize=9, parse_math=False, **slope)
+        axes.set_xticks(
+            [point.number for point in found], labels, fontsize=LABEL_SIZE, parse_math=False, **slope
+        )
     else:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("experiment", color=INK)
@@ -181,10 +184,17 @@ def as_svg(figure: Figure, words: str) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
-    text = text.replace(INK, "currentColor").replace(FAINT, "var(--jp-border-color0,#9e9e9e)")
-    text = re.sub(r"(font: [0-9.]+px )[^;\"]+", r"\1var(--jp-ui-font-family,system-ui,sans-serif)", text)
+    text = re.sub(r' style="[^"]*"', _page_style, text)
     attributes = (
         f'role="img" aria-label="{escape(words)}" style="max-width:100%;height:auto;stroke-linejoin:round;'
         'color:var(--jp-ui-font-color1,currentColor)"'
     )
     return text.replace("<svg ", f"<svg {attributes} ", 1)
+
+
+def _page_style(found: re.Match[str]) -> str:
+    """A style attribute with the page's colours and font in place of ours."""
+    style = found[0].replace(INK, "currentColor").replace(FAINT, "var(--jp-border-color0,#9e9e9e)")
+    return re.sub(
+        r"(font: [0-9.]+px|font-family:) [^;\"]+", r"\1 var(--jp-ui-font-family,system-ui,sans-serif)", style
+    )

@@ -87,9 +87,8 @@ class Dashboard:
         units = [(LATEST, None), *((unit, unit) for unit in known_units(self._frame))]
         if tuple(self.unit.options) != tuple(units):
             chosen = self.unit.value
-            with self.unit.hold_trait_notifications():
-                self.unit.options = units
-                self.unit.value = chosen if chosen in [value for _, value in units] else None
+            self.unit.options = units
+            self.unit.value = chosen if chosen in [value for _, value in units] else None
         self._show()
 
     def _show(self, change: Any = None) -> None:
