@@ -7,26 +7,23 @@ import pytest
 from optbook import formatting as write
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"), (1, "1.00"), (0.1234, "0.123"), (99.96, "100"), (9.999, "10.0"), (1234.6, "1\u202f230"),
-        
-        (1e20, "1.00e+20"), (-3.14159, "-3.14"), (None, "—"), (math.nan, "—"), (math.inf, "—"), (5e-324, "4.94e-324"),
-    ],
-)  # fmt: skip
+NUMBERS = [
+    (0, "0"), (1, "1.00"), (0.1234, "0.123"), (99.96, "100"), (9.999, "10.0"), (1234.6, "1\u202f230"),
+    (1e20, "1.00e+20"), (-3.14159, "-3.14"), (5e-324, "4.94e-324"),
+    (None, "—"), (math.nan, "—"), (math.inf, "—"),
+]  # fmt: skip
+SECONDS = [
+    (0, "0 s"), (1.5, "1.50 s"), (0.0123, "12.3 ms"), (0.99996, "1.00 s"), (2e-6, "2.00 µs"),
+    (3e-9, "3.00 ns"), (125, "2 min 05 s"), (None, "—"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "text"), NUMBERS)
 def test_number(value: float | None, text: str) -> None:
     assert write.number(value) == text
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 s"), (1.5, "1.50 s"), (0.0123, "12.3 ms"), (0.99996, "1.00 s"), (2e-6, "2.00 µs"), 
-        (3e-9, "3.00 ns"),
-        (125, "2 min 05 s"), (None, "—"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("value", "text"), SECONDS)
 def test_seconds(value: float | None, text: str) -> None:
     assert write.seconds(value) == text
 

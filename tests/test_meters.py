@@ -31,7 +31,8 @@ def test_cpu_seconds_of_this_process_and_of_children_that_ended() -> None:
 
 
 def test_cpu_seconds_of_a_child_that_lives() -> None:
-    code = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\nprint(1, flush=True)\ninput()"
+    busy = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
+    code = busy + "print(1, flush=True)\ninput()"
     before = cpu.tree_seconds()
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
