@@ -1,0 +1,158 @@
+"""From a trained network to hot dogs found, counted and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from optbook.hotdog.coco import Picture
+from optbook.hotdog.network import STRIDE, HotdogNet
+from optbook.hotdog.pixels import Source, pixels_of
+from optbook.hotdog.weights import DEFAULT_WEIGHTS, load_weights
+
+if TYPE_CHECKING:
+    from optbook.hotdog.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Detections:
+    """The hot dogs found in one picture, the surest first."""
+
+    boxes: NDArray[np.float32]  # (n, 4): x, y, width, height in pixels of the original picture
+    scores: NDArray[np.float32]  # (n,): between the recipe's threshold and 1
+
+    @property
+    def count(self) -> int:
+        return len(self.boxes)
+
+
+def detect(
+    network: HotdogNet, recipe: Recipe, pictures: Sequence[Picture | Source], progress: bool = False
+) -> list[Detections]:
+    """What the network finds in each picture: a `Picture`, a file, or pixels as uint8 (height, width, 3)."""
+    network = network.eval().to(recipe.dtype)
+    found: list[Detections] = []
+    with tqdm(total=len(pictures), unit="picture", disable=not progress) as bar:
+        for start in range(0, len(pictures), recipe.inference_batch_size):
+            chunk = pictures[start : start + recipe.inference_batch_size]
+            prepared = [prepare(picture, recipe) for picture in chunk]
+            images = torch.stack([image for image, _ in prepared])
+            with torch.inference_mode() if recipe.inference_mode else nullcontext():
+                output = network(images)
+                heat = output.heat.sigmoid()
+                for i, (_, size) in enumerate(prepared):
+                    found.append(boxes_of(heat[i], output.sides[i], size, recipe))
+            bar.update(len(chunk))
+    return found
+
+
+def prepare(picture: Picture | Source, recipe: Recipe) -> tuple[Tensor, tuple[int, int]]:
+    """The picture as the network sees it (3, S, S), and its original width and height."""
+    if isinstance(picture, Picture):
+        source: Source = picture.path
+        size = (picture.width, picture.height)
+    else:
+        source = pixels_of(picture)
+        size = (source.shape[1], source.shape[0])
+    image = recipe.decode(source, recipe.input_size)
+    image, _ = recipe.resize(image, np.zeros((0, 4)), recipe.input_size)
+    return torch.from_numpy(recipe.normalise(image)).to(recipe.dtype), size
+
+
+def boxes_of(heat: Tensor, sides: Tensor, size: tuple[int, int], recipe: Recipe) -> Detections:
+    """The hot dogs in one answer of the network, in pixels of the original picture, `size` wide and high."""
+    corners, scores = recipe.find(heat, sides, recipe.threshold)
+    kept = recipe.suppress(corners, scores, recipe.overlap)
+    width, height = size
+    stretch = np.array([width, height, width, height]) / recipe.input_size
+    original = corners[kept].detach().numpy() * stretch
+    original = np.clip(original, 0, [width, height, width, height])
+    boxes = np.concatenate([original[:, :2], original[:, 2:] - original[:, :2]], axis=1)
+    return Detections(boxes.astype(np.float32), scores[kept].detach().numpy().astype(np.float32))
+
+
+def every_hot_cell(heat: Tensor, sides: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """A box for every cell whose heat exceeds the threshold; neighbours give nearly the same box.
+
+    `heat` (1, G, G) in 0…1 and `sides` (4, G, G) become corners (n, 4): left, top, right, bottom in input
+    pixels, and scores (n,).
+    """
+    corners = []
+    scores = []
+    grid = heat.shape[-1]
+    for y in range(grid):
+        for x in range(grid):
+            if heat[0, y, x] > threshold:
+                left, top, right, bottom = sides[:, y, x]
+                middle_x, middle_y = (x + 0.5) * STRIDE, (y + 0.5) * STRIDE
+                corners.append(
+                    torch.stack([middle_x - left, middle_y - top, middle_x + right, middle_y + bottom])
+                )
+                scores.append(heat[0, y, x])
+    if not corners:
+        return heat.new_zeros(0, 4), heat.new_zeros(0)
+    return torch.stack(corners), torch.stack(scores)
+
+
+def suppress_one_by_one(corners: Tensor, scores: Tensor, overlap: float) -> list[int]:
+    """Which boxes to keep: the hottest, then the hottest of those that don't overlap it, and so on."""
+    waiting = sorted(range(len(scores)), key=lambda i: scores[i].item(), reverse=True)
+    kept = []
+    while waiting:
+        best = waiting.pop(0)
+        kept.append(best)
+        waiting = [i for i in waiting if intersection_over_union(corners[best], corners[i]) <= overlap]
+    return kept
+
+
+def intersection_over_union(one: Tensor, other: Tensor) -> Tensor:
+    """Shared area of two boxes (4,) given by their corners, divided by the area they cover together."""
+    left, top = torch.max(one[0], other[0]), torch.max(one[1], other[1])
+    right, bottom = torch.min(one[2], other[2]), torch.min(one[3], other[3])
+    shared = (right - left).clamp(min=0) * (bottom - top).clamp(min=0)
+    area = (one[2] - one[0]) * (one[3] - one[1])
+    other_area = (other[2] - other[0]) * (other[3] - other[1])
+    return shared / (area + other_area - shared)
+
+
+def count_hotdogs(
+    picture: Picture | Source, weights: Path | str = DEFAULT_WEIGHTS, recipe: Recipe | None = None
+) -> int:
+    """How many hot dogs there are in a picture: a file, or its pixels as uint8 (height, width, 3)."""
+    return find_hotdogs(picture, weights, recipe).count
+
+
+def find_hotdogs(
+    picture: Picture | Source, weights: Path | str = DEFAULT_WEIGHTS, recipe: Recipe | None = None
+) -> Detections:
+    """The hot dogs in a picture, found with stored weights; `recipe` defaults to the first version's."""
+    from optbook.hotdog.recipe import Recipe
+
+    loaded = load_weights(weights)
+    recipe = (recipe or Recipe.first()).replace(input_size=loaded.input_size)
+    return detect(loaded.network, recipe, [picture])[0]
+
+
+def draw_boxes(picture: Picture | Source, detections: Detections) -> Image.Image:
+    """The picture with a box and a score round each hot dog found; notebooks show it at the end of a cell."""
+    source = picture.path if isinstance(picture, Picture) else picture
+    image = Image.fromarray(pixels_of(source))
+    draw = ImageDraw.Draw(image)
+    thickness = max(2, round(max(image.size) / 150))
+    for (x, y, width, height), score in zip(detections.boxes, detections.scores, strict=True):
+        draw.rectangle((x, y, x + width, y + height), outline=(0, 114, 178), width=thickness)
+        label = f"{score:.2f}"
+        place = draw.textbbox((x + thickness, y + thickness), label)
+        draw.rectangle(place, fill=(0, 114, 178))
+        draw.text((x + thickness, y + thickness), label, fill="white")
+    return image
