@@ -219,7 +219,7 @@ def test_the_database_waits_for_nobody_and_flushes_every_commit(store: Store, pa
     store.append(FULL)
     assert _rows(path, "PRAGMA journal_mode") == [("wal",)]
     assert _rows(path, "PRAGMA application_id") == [(sqlite.APPLICATION_ID,)]
-    with store._connect(write=True) as connection:
+    with store._database.connect(write=True) as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
 
 
@@ -577,7 +577,7 @@ def test_a_full_disk_loses_nothing_that_was_there(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.append(FULL)
-    with store._connect(write=True) as connection:
+    with store._database.connect(write=True) as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
         connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")  # SQLite then reports a full disk
     with pytest.raises(LogError, match="the disk is full") as caught:

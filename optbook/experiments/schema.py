@@ -151,3 +151,11 @@ def missing_columns(connection: sa.Connection, table: sa.Table) -> list[sa.Colum
 
     there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
     return [column for column in table.columns if column.name not in there]
+
+
+def columns_of(connection: sa.Connection) -> set[str]:
+    """The names of the columns that this database has for the record and its payload."""
+    import sqlalchemy as sa
+
+    inspector = sa.inspect(connection)
+    return {c["name"] for table in ("experiments", "payloads") for c in inspector.get_columns(table)}

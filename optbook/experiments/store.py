@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optbook.experiments import sqlite
 from optbook.experiments.columns import clean, default, from_database, kinds, to_database
+from optbook.experiments.database import Database
 from optbook.experiments.errors import AlreadyLoggedError, LogError
-from optbook.experiments.location import parse_place
 from optbook.experiments.record import Experiment, Status
-from optbook.experiments.schema import prepare, tables, version_of
+from optbook.experiments.schema import columns_of, tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +40,9 @@ class Store:
     """
 
     def __init__(self, place: str | os.PathLike[str]) -> None:
-        self.path, self._url, self.shown = parse_place(os.fspath(place))
-        self._engines: dict[tuple[int, bool], tuple[sa.Engine, tuple[int, int] | None]] = {}
+        self._database = Database(os.fspath(place))
+        self.path = self._database.path
+        self.shown = self._database.shown
 
     def __repr__(self) -> str:
         return f"Store({self.shown!r})"
@@ -67,7 +66,7 @@ class Store:
             lines = tuple(str(line) for line in experiment.warnings or ())
             row, _ = to_database(experiment.replace(warnings=(*lines, *more, *lost)))
         try:
-            with self._connect(write=True) as connection:
+            with self._database.connect(write=True) as connection:
                 connection.execute(sa.insert(all_tables.experiments), row)
                 connection.execute(sa.insert(all_tables.payloads), {"id": row["id"], **payload})
         except sa.exc.IntegrityError as error:
@@ -99,9 +98,9 @@ class Store:
         all_tables = tables()
         known = sa.select(all_tables.experiments.c.seq).where(all_tables.experiments.c.id == clean(id))
         missing = LogError(f"no experiment {clean(id)[:40]!r} in {self.shown}: use an id from optbook.log()")
-        if not self._exists():
+        if not self._database.exists():
             raise missing
-        with self._connect(write=True) as connection:
+        with self._database.connect(write=True) as connection:
             if connection.execute(known).first() is None:
                 raise missing
             now = datetime.now(UTC).isoformat(timespec="microseconds")
@@ -121,10 +120,10 @@ class Store:
         rows: Sequence[Sequence[Any]] = []
         notes: dict[str, str] = {}
         is_hidden: dict[str, bool] = {}
-        if self._exists():
-            with self._connect() as connection, without_collector():
+        if self._database.exists():
+            with self._database.connect() as connection, without_collector():
                 table = tables().experiments
-                here = self._columns(connection)
+                here = columns_of(connection)
                 columns = [_raw(table.c[name]) if name in here else sa.null() for name in kinds()]
                 rows = _fetch(connection, sa.select(*columns).order_by(table.c.seq))
                 notes, is_hidden = _annotations(connection)
@@ -159,12 +158,12 @@ class Store:
     def _one(self, condition: sa.ColumnElement[bool], *, hidden: bool) -> Experiment | None:
         import sqlalchemy as sa
 
-        if not self._exists():
+        if not self._database.exists():
             return None
         all_tables = tables()
         table, payloads = all_tables.experiments, all_tables.payloads
-        with self._connect() as connection:
-            here = self._columns(connection)
+        with self._database.connect() as connection:
+            here = columns_of(connection)
             names = {**kinds(), **kinds(payload=True)}
             columns = [
                 _raw((table.c if name in table.c else payloads.c)[name]) if name in here else sa.null()
@@ -187,9 +186,9 @@ class Store:
         """A number that grows with every experiment, note and flag that anyone adds; cheap."""
         import sqlalchemy as sa
 
-        if not self._exists():
+        if not self._database.exists():
             return 0
-        with self._connect() as connection:
+        with self._database.connect() as connection:
             counts = [
                 sa.select(sa.func.coalesce(sa.func.max(t.c.seq), 0)).scalar_subquery()
                 for t in (tables().experiments, tables().notes)
@@ -198,103 +197,7 @@ class Store:
 
     def close(self) -> None:
         """Close the connections of this process; the store can be used again."""
-        for key in [key for key in self._engines if key[0] == os.getpid()]:
-            self._engines.pop(key)[0].dispose()
-
-    # --- connections -------------------------------------------------------------------------
-
-    def _exists(self) -> bool:
-        return self.path is None or sqlite.inspect_file(self.path, self.shown)
-
-    def _columns(self, connection: sa.Connection) -> set[str]:
-        import sqlalchemy as sa
-
-        inspector = sa.inspect(connection)
-        return {c["name"] for table in ("experiments", "payloads") for c in inspector.get_columns(table)}
-
-    @contextmanager
-    def _connect(self, *, write: bool = False) -> Iterator[sa.Connection]:
-        """A connection inside a transaction; every error of the database leaves as a LogError."""
-        import sqlalchemy as sa
-
-        try:
-            with self._engine(write).begin() as connection:
-                yield connection
-        except sa.exc.IntegrityError:
-            raise
-        except (sa.exc.DBAPIError, sqlite3.Error) as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: sa.exc.DBAPIError | sqlite3.Error) -> LogError:
-        found = sqlite.explain(error, self.shown)
-        secret = self._url.password
-        return LogError(str(found).replace(str(secret), "***")) if secret else found
-
-    def _engine(self, write: bool) -> sa.Engine:
-        """This process's engine. One connection is kept, since closing the last one of a SQLite file moves
-        its whole write-ahead log into it (20 ms here); a forked child must neither use nor close it, so it
-        makes its own and leaves the parent's alone. A file that was deleted or replaced is opened anew."""
-        key = os.getpid(), write
-        now = None if self.path is None else sqlite.identity(self.path)
-        if key in self._engines:
-            engine, then = self._engines[key]
-            if now == then:
-                return engine
-            self._engines.pop(key, None)
-            engine.dispose()
-        engine = self._open(write)
-        opened = engine, None if self.path is None else sqlite.identity(self.path)
-        if key in self._engines and self._engines[key][1] == opened[1]:  # another thread was quicker
-            engine.dispose()
-        return self._engines.setdefault(key, opened)[0]
-
-    def _open(self, write: bool) -> sa.Engine:
-        if self.path is not None:
-            return self._open_file(self.path, write)
-        import sqlalchemy as sa
-
-        try:
-            engine = sa.create_engine(self._url, pool_pre_ping=True)
-        except (ImportError, sa.exc.ArgumentError) as error:
-            raise LogError(f"{self.shown} needs a database driver that is missing ({error})") from error
-        with engine.begin() as connection:
-            if write:
-                prepare(connection, self.shown)
-            else:
-                version_of(connection, self.shown)
-        return engine
-
-    def _open_file(self, path: Path, write: bool) -> sa.Engine:
-        import sqlalchemy as sa
-
-        exists = sqlite.inspect_file(path, self.shown)
-        if write and not exists:
-            sqlite.make_parents(path, self.shown)
-        engine = sa.create_engine(
-            "sqlite://",
-            creator=lambda: sqlite.connect(path, write=write),
-            poolclass=sa.pool.QueuePool,
-            pool_size=1,
-            max_overflow=64,
-        )
-        begin = "BEGIN IMMEDIATE" if write else "BEGIN"
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin) and None)
-        try:
-            with engine.begin() as connection:
-                if exists:
-                    sqlite.check(connection.connection.driver_connection, path)  # type: ignore[arg-type]
-                if write:
-                    prepare(connection, self.shown)
-                    if not exists:
-                        sqlite.mark(connection)
-                elif version_of(connection, self.shown) == 0:
-                    raise LogError(f"{self.shown} is damaged: its tables are missing")
-            if write:
-                sqlite.use_wal(path)
-        except BaseException:
-            engine.dispose()
-            raise
-        return engine
+        self._database.close()
 
 
 def _raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:

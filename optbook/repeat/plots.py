@@ -149,8 +149,8 @@ def _label_axes(axes: Axes, found: Sequence[Point], measured: Sequence[Point], u
         decades = math.log10(max(values) / min(values))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,)))
     elif values:
-        axes.set_ylim(bottom=0)
         axes.margins(y=0.18)
+        axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:,.6g}".replace(",", "\u202f")))
     axes.set_ylabel(f"{write.plural(one_line(unit, 30))}/s", color=INK, parse_math=False)
     axes.set_xlim(0.5, max(len(found), 1) + 0.5)

@@ -1,0 +1,115 @@
+"""Connections to the database of the log: one kept by each process, and errors told in one line."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optbook.experiments import sqlite
+from optbook.experiments.errors import LogError
+from optbook.experiments.location import parse_place
+from optbook.experiments.schema import prepare, version_of
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+
+class Database:
+    """The database at one place; see `Store`, which is the only one to use it."""
+
+    def __init__(self, place: str) -> None:
+        self.path, self._url, self.shown = parse_place(place)
+        self._engines: dict[tuple[int, bool], tuple[sa.Engine, tuple[int, int] | None]] = {}
+
+    def close(self) -> None:
+        """Close the connections of this process; they open again when needed."""
+        for key in [key for key in self._engines if key[0] == os.getpid()]:
+            self._engines.pop(key)[0].dispose()
+
+    def exists(self) -> bool:
+        return self.path is None or sqlite.inspect_file(self.path, self.shown)
+
+    @contextmanager
+    def connect(self, *, write: bool = False) -> Iterator[sa.Connection]:
+        """A connection inside a transaction; every error of the database leaves as a LogError."""
+        import sqlalchemy as sa
+
+        try:
+            with self._engine(write).begin() as connection:
+                yield connection
+        except sa.exc.IntegrityError:
+            raise
+        except (sa.exc.DBAPIError, sqlite3.Error) as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: sa.exc.DBAPIError | sqlite3.Error) -> LogError:
+        found = sqlite.explain(error, self.shown)
+        secret = self._url.password
+        return LogError(str(found).replace(str(secret), "***")) if secret else found
+
+    def _engine(self, write: bool) -> sa.Engine:
+        """This process's engine. One connection is kept, since closing the last one of a SQLite file moves
+        its whole write-ahead log into it (20 ms here); a forked child must neither use nor close it, so it
+        makes its own and leaves the parent's alone. A file that was deleted or replaced is opened anew."""
+        key = os.getpid(), write
+        now = None if self.path is None else sqlite.identity(self.path)
+        if key in self._engines:
+            engine, then = self._engines[key]
+            if now == then:
+                return engine
+            self._engines.pop(key, None)
+            engine.dispose()
+        engine = self._open(write)
+        opened = engine, None if self.path is None else sqlite.identity(self.path)
+        if key in self._engines and self._engines[key][1] == opened[1]:  # another thread was quicker
+            engine.dispose()
+        return self._engines.setdefault(key, opened)[0]
+
+    def _open(self, write: bool) -> sa.Engine:
+        if self.path is not None:
+            return self._open_file(self.path, write)
+        import sqlalchemy as sa
+
+        try:
+            engine = sa.create_engine(self._url, pool_pre_ping=True)
+        except (ImportError, sa.exc.ArgumentError) as error:
+            raise LogError(f"{self.shown} needs a database driver that is missing ({error})") from error
+        with engine.begin() as connection:
+            prepare(connection, self.shown)
+        return engine
+
+    def _open_file(self, path: Path, write: bool) -> sa.Engine:
+        import sqlalchemy as sa
+
+        exists = sqlite.inspect_file(path, self.shown)
+        if write and not exists:
+            sqlite.make_parents(path, self.shown)
+        engine = sa.create_engine(
+            "sqlite://",
+            creator=lambda: sqlite.connect(path, write=write),
+            poolclass=sa.pool.QueuePool,
+            pool_size=1,
+            max_overflow=64,
+        )
+        begin = "BEGIN IMMEDIATE" if write else "BEGIN"
+        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin) and None)
+        try:
+            with engine.begin() as connection:
+                if exists:
+                    sqlite.check(connection.connection.driver_connection, path)  # type: ignore[arg-type]
+                if write:
+                    prepare(connection, self.shown)
+                    if not exists:
+                        sqlite.mark(connection)
+                elif version_of(connection, self.shown) == 0:
+                    raise LogError(f"{self.shown} is damaged: its tables are missing")
+            if write:
+                sqlite.use_wal(path)
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
