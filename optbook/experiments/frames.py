@@ -157,16 +157,17 @@ def _decoded(name: str, kind: Kind, values: Sequence[Any], fallback: Any, proble
         if at_once is not None:
             return at_once
     read = _JSON[kind]
-    known: dict[Any, tuple[Any, str]] = {None: (fallback, "")}  # versions and flags hardly ever change
-    found = []
-    for row, value in enumerate(values):
-        if value not in known:
-            try:
-                known[value] = read(value), ""
-            except UNREADABLE:
-                known[value] = from_database(name, kind, value, fallback)
-        decoded, problem = known[value]
-        found.append(decoded.copy() if type(decoded) is dict else decoded)
-        if problem:
-            problems.setdefault(row, []).append(problem)
-    return found
+    known: dict[Any, Any] = {None: fallback}  # versions and flags hardly ever change
+    unreadable: dict[Any, str] = {}
+    for value in set(values) - {None}:
+        try:
+            known[value] = read(value)
+        except UNREADABLE:
+            known[value], unreadable[value] = from_database(name, kind, value, fallback)
+    if unreadable:
+        for row, value in enumerate(values):
+            if value in unreadable:
+                problems.setdefault(row, []).append(unreadable[value])
+    if kind == "list":
+        return [known[value] for value in values]
+    return [known[value].copy() for value in values]
