@@ -35,6 +35,11 @@ from PIL import Image, ImageOps
 
 _ROTATES = {5, 6, 7, 8}
 _EXIF_ORIENTATION = 0x0112
+_NEEDED = {
+    "images": ("id", "file_name"),
+    "annotations": ("image_id", "category_id"),
+    "categories": ("id", "name"),
+}
 
 
 @dataclass(frozen=True)
@@ -174,16 +179,24 @@ def _split_names(split: str) -> tuple[str, ...]:
 
 def _read(source: Path) -> dict[str, Any]:
     try:
-        content: dict[str, Any] = json.loads(source.read_text(encoding="utf-8-sig"))
+        loaded = json.loads(source.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{source} is not valid JSON ({error})") from None
-    for part in ("images", "annotations", "categories"):
+    content: dict[str, Any] = loaded if isinstance(loaded, dict) else {}
+    for part, (identity, other) in _NEEDED.items():
         if not isinstance(content, dict) or not isinstance(content.get(part), list):
             raise ValueError(f"{source} has no list {part!r}: it is no COCO detection file")
-    for image in content["images"]:
-        if not isinstance(image, dict) or "id" not in image or "file_name" not in image:
-            raise ValueError(f"an image in {source} lacks 'id' or 'file_name': {str(image)[:80]}")
-    return content
+        for entry in content[part]:
+            if (
+                not isinstance(entry, dict)
+                or not isinstance(entry.get(identity), int | str)
+                or other not in entry
+            ):
+                raise ValueError(
+                    f"one of the {part} in {source} lacks {identity!r} or {other!r}: {str(entry)[:80]}"
+                )
+    checked: dict[str, Any] = content
+    return checked
 
 
 def _category_ids(categories: list[dict[str, Any]], wanted: str, source: Path) -> set[Any]:
@@ -206,12 +219,12 @@ def _by_image(content: dict[str, Any], wanted: set[Any], source: Path) -> dict[A
             raise ValueError(f"two images in {source} have the id {image['id']!r}")
         found[image["id"]] = []
     for annotation in content["annotations"]:
-        image_id = annotation.get("image_id")
+        image_id = annotation["image_id"]
         if image_id not in found:
             raise ValueError(
                 f"annotation {annotation.get('id')!r} in {source}: no image has the id {image_id!r}"
             )
-        if annotation.get("category_id") in wanted:
+        if annotation["category_id"] in wanted:
             found[image_id].append(annotation)
     return found
 

@@ -22,10 +22,12 @@ from tqdm.auto import tqdm
 
 from optbook.hotdog.scene import Scene, draw_scene
 
-__all__ = ["Scene", "draw_folder", "draw_scene", "main"]
+__all__ = ["Scene", "draw_folder", "draw_picture", "draw_scene", "main"]
 
 SPLITS = ("train", "val")
 _SMALLEST, _LARGEST = 64, 4096
+_PROPORTIONS = ((1, 1), (5, 4), (4, 3), (4, 3), (3, 2))
+_Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def draw_folder(
     train: int = 1000,
     val: int = 250,
     seed: int = 1,
-    size: tuple[int, int] = (220, 380),
+    size: tuple[int, int] = (200, 400),
     quality: int = 60,
     progress: bool = True,
 ) -> None:
@@ -82,44 +84,58 @@ def draw_folder(
                 _draw_split(folder, split, amount, order, bar)
 
 
+def draw_picture(seed: int, split: str, number: int, size: tuple[int, int]) -> Scene:
+    """Picture `number` of "train" or "val", as `draw_folder` draws it, before it is compressed."""
+    rng = np.random.default_rng([seed, SPLITS.index(split), number])
+    return draw_scene(rng, *_random_size(rng, size))
+
+
 def _draw_split(folder: Path, split: str, amount: int, order: _Order, bar: tqdm[Any]) -> None:
     pictures = folder / split
     pictures.mkdir(parents=True)
-    scenes: list[tuple[str, tuple[int, int], Scene]] = []
+    images: list[_Entry] = []
+    annotations: list[_Entry] = []
     for number in range(amount):
-        rng = np.random.default_rng([order.seed, SPLITS.index(split), number])
-        width, height = (
-            int(side) for side in rng.integers(order.size[0], order.size[1], size=2, endpoint=True)
-        )
-        scene = draw_scene(rng, width, height)
+        scene = draw_picture(order.seed, split, number, order.size)
         name = f"{number:06d}.jpg"
         Image.fromarray(scene.pixels).save(pictures / name, quality=order.quality, optimize=True)
-        scenes.append((name, (width, height), scene))
-        bar.update()
-    annotations = folder / "annotations" / f"{split}.json"
-    annotations.parent.mkdir(exist_ok=True)
-    annotations.write_text(_as_coco(split, order, scenes), encoding="utf-8", newline="\n")
-
-
-def _as_coco(split: str, order: _Order, scenes: Sequence[tuple[str, tuple[int, int], Scene]]) -> str:
-    """COCO's JSON, one picture or box a line; whole pixels, so that no rounding can differ."""
-    images: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
-    for image_id, (name, (width, height), scene) in enumerate(scenes, 1):
+        height, width, _ = scene.pixels.shape
+        image_id = number + 1
         images.append({"id": image_id, "file_name": name, "width": width, "height": height, "license": 1})
-        for box, area in zip(scene.boxes, scene.areas, strict=True):
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": image_id,
-                    "category_id": 1,
-                    "bbox": [int(side) for side in box],
-                    "area": int(area),
-                    "iscrowd": 0,
-                    "segmentation": [],
-                }
-            )
-    command = f"python -m optbook.hotdog.draw FOLDER --{split} {len(scenes)} --seed {order.seed}"
+        annotations.extend(_annotations(scene, image_id, first_id=len(annotations) + 1))
+        bar.update()
+    target = folder / "annotations" / f"{split}.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(_as_coco(split, order, images, annotations), encoding="utf-8", newline="\n")
+
+
+def _annotations(scene: Scene, image_id: int, first_id: int) -> list[_Entry]:
+    return [
+        {
+            "id": number,
+            "image_id": image_id,
+            "category_id": 1,
+            "bbox": [int(side) for side in box],
+            "area": int(area),
+            "iscrowd": 0,
+            "segmentation": [],
+        }
+        for number, (box, area) in enumerate(zip(scene.boxes, scene.areas, strict=True), first_id)
+    ]
+
+
+def _random_size(rng: np.random.Generator, size: tuple[int, int]) -> tuple[int, int]:
+    """Width and height in one of the usual proportions, upright or lying."""
+    smallest, largest = size
+    longer = int(rng.integers(smallest, largest, endpoint=True))
+    over, under = _PROPORTIONS[rng.integers(len(_PROPORTIONS))]
+    shorter = max(longer * under // over, smallest)
+    return (longer, shorter) if rng.random() < 0.6 else (shorter, longer)
+
+
+def _as_coco(split: str, order: _Order, images: list[_Entry], annotations: list[_Entry]) -> str:
+    """COCO's JSON, one picture or box a line; whole pixels, so that no rounding can differ."""
+    command = f"python -m optbook.hotdog.draw FOLDER --{split} {len(images)} --seed {order.seed}"
     command += f" --size {order.size[0]} {order.size[1]} --quality {order.quality}"
     parts: dict[str, Any] = {
         "info": {"description": f"Drawn hot dogs, {split}", "version": "1", "command": command},
@@ -128,13 +144,13 @@ def _as_coco(split: str, order: _Order, scenes: Sequence[tuple[str, tuple[int, i
         "images": images,
         "annotations": annotations,
     }
-    return "{\n" + ",\n".join(f"{json.dumps(name)}: {_lines(part)}" for name, part in parts.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f'"{name}": {_lines(part)}' for name, part in parts.items()) + "\n}\n"
 
 
 def _lines(part: Any) -> str:
     if not isinstance(part, list) or not part:
         return json.dumps(part)
-    return "[\n" + ",\n".join(json.dumps(entry) for entry in part) + "\n]"
+    return "[\n" + ",\n".join(json.dumps(entry, separators=(",", ":")) for entry in part) + "\n]"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -150,9 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--size",
         type=int,
         nargs=2,
-        default=(220, 380),
+        default=(200, 400),
         metavar=("MIN", "MAX"),
-        help="sides in pixels (default 220 380)",
+        help="sides in pixels (default 200 400)",
     )
     parser.add_argument("--quality", type=int, default=60, help="JPEG quality, 1 to 95 (default 60)")
     options = parser.parse_args(arguments)

@@ -139,7 +139,6 @@ class Sausage:
     curve: float
     skin: Tint
     grill: float
-    sauces: tuple[Sauce, ...]
 
     @classmethod
     def random(cls, pose: Pose, length: float, rng: np.random.Generator) -> Sausage:
@@ -151,7 +150,6 @@ class Sausage:
             curve=rng.uniform(-0.3, 0.3) / half,
             skin=varied(SAUSAGES, rng),
             grill=rng.uniform(0.3, 0.9) if rng.random() < 0.5 else 0.0,
-            sauces=random_sauces(rng) if rng.random() < 0.25 else (),
         )
 
     @property
@@ -168,10 +166,7 @@ class Sausage:
     def colour(self, u: Floats, v: Floats, light: Light) -> Floats:
         v = bend(u, v, self.curve)
         inner = self.half - self.radius
-        shown = skin_colour(self.skin, u, v, inner, self.radius, self.grill, self.pose, light)
-        for sauce in self.sauces:
-            shown = sauce.over(shown, u, v, inner * 0.9, self.radius, self.pose, light)
-        return shown
+        return skin_colour(self.skin, u, v, inner, self.radius, self.grill, self.pose, light)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What the renderer draws with: places, signed distances, light, noise, and putting colour on a canvas.
 
 Everything works on flat arrays of pixels (n,) in a thing's own coordinates: `u` along it and `v` across it,
-in pixels of the picture. Distances are negative inside. Arrays are float32; colours are RGB (3, n) from 0 to 1,
-plane by plane.
+in pixels of the picture. Distances are negative inside. Arrays are float32; colours are RGB (3, n) from 0
+to 1, plane by plane.
 
 Whatever decides which pixels belong to a thing uses only + - * / and square roots, which IEEE 754 fixes to
 the last bit, so that boxes come out the same on every machine.
@@ -73,11 +73,17 @@ class Patch:
         return Patch(self.index[kept], self.u[kept], self.v[kept])
 
 
+def extent(pose: Pose, reach: tuple[float, float]) -> tuple[float, float]:
+    """Half the width and height in the picture of what lies within `reach` (along, across) of a pose."""
+    along, across = reach
+    du, dv = abs(pose.du), abs(pose.dv)
+    return du * along + dv * across + 1, dv * along + du * across + 1
+
+
 def patch(pose: Pose, reach: tuple[float, float], width: int, height: int) -> Patch:
     """The pixels of a `width` x `height` picture within `reach` (along, across) of a pose."""
     along, across = reach
-    half_x = abs(pose.du) * along + abs(pose.dv) * across + 1.0
-    half_y = abs(pose.dv) * along + abs(pose.du) * across + 1.0
+    half_x, half_y = extent(pose, reach)
     left, right = max(int(pose.x - half_x), 0), min(int(pose.x + half_x) + 1, width)
     top, bottom = max(int(pose.y - half_y), 0), min(int(pose.y + half_y) + 1, height)
     if right <= left or bottom <= top:
@@ -102,7 +108,8 @@ def ellipse(u: Floats, v: Floats, along: float, across: float) -> Floats:
     """Signed distance to an ellipse, to first order (exact on its edge)."""
     a, b = u / along, v / across
     slope = 2 * _root((a / along) ** 2 + (b / across) ** 2) + 1e-4
-    return (a * a + b * b - 1) / slope
+    distance: Floats = (a * a + b * b - 1) / slope
+    return distance
 
 
 def box(u: Floats, v: Floats, along: float, across: float, corner: float = 0.0) -> Floats:
@@ -125,14 +132,16 @@ def _root(values: Floats) -> Floats:
 
 
 def cover(distance: Floats, softness: float = 1.0) -> Floats:
-    """How much of a pixel lies inside: 0 to 1, over `softness` pixels; above a half just where distance < 0."""
-    return np.clip(0.5 - distance / softness, 0, 1)
+    """How much of a pixel lies inside: 0 to 1 over `softness` pixels; above a half where distance < 0."""
+    share: Floats = np.clip(0.5 - distance / softness, 0, 1)
+    return share
 
 
 def ramp(values: Floats, low: float, high: float) -> Floats:
     """0 below low, 1 above high, smooth in between."""
     t = np.clip((values - low) / (high - low), 0, 1)
-    return t * t * (3 - 2 * t)
+    share: Floats = t * t * (3 - 2 * t)
+    return share
 
 
 def rgb(tint: Tint | Floats) -> Floats:
@@ -164,7 +173,7 @@ def shade(
     up = _root(1 - np.minimum(slope_u * slope_u + slope_v * slope_v, 0.97))
     towards = slope_u * light_u + slope_v * light_v + up * light.z
     lit = light.ambient + (1 - light.ambient) / light.z * np.maximum(towards, 0)
-    shaded = colour * np.minimum(lit, 1.35)
+    shaded: Floats = colour * np.minimum(lit, 1.35)
     if gloss:
         highlight = np.maximum(2 * towards * up - light.z, 0)
         for _ in range(sharpness):

@@ -25,7 +25,8 @@ def varied(tints: tuple[Tint, ...], rng: np.random.Generator) -> Tint:
 
 def rounded(across: Floats, radius: float) -> Floats:
     """The slope of a round bar: 0 on its back, nearly 1 or -1 at its edges."""
-    return np.clip(across / radius, -0.97, 0.97)
+    slope: Floats = np.clip(across / radius, -0.97, 0.97)
+    return slope
 
 
 def past(u: Floats, half: float) -> Floats:

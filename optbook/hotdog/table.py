@@ -62,10 +62,11 @@ def _checked(rng: np.random.Generator, width: int, height: int) -> Floats:
     stripes = rng.random() < 0.25
     across = _square_wave(u, period)
     along = across if stripes else _square_wave(v, period)
-    weave = 0.02 * np.sin(u * 2.6) * np.sin(v * 2.6)
+    weave = 0.015 * np.sin(u * 1.4) * np.sin(v * 1.4)
     share = ((across + along) / 2).ravel()
-    surface = mix((0.95, 0.94, 0.91), _pick(CLOTHS, rng), share).reshape(3, height, width)
-    return surface * (1 + weave)
+    squares = mix((0.95, 0.94, 0.91), _pick(CLOTHS, rng), share).reshape(3, height, width)
+    surface: Floats = squares * (1 + weave)
+    return surface
 
 
 def _square_wave(values: Floats, period: float) -> Floats:
@@ -75,18 +76,20 @@ def _square_wave(values: Floats, period: float) -> Floats:
 
 
 def _stone(rng: np.random.Generator, width: int, height: int) -> Floats:
-    fine = cloud(rng, width, height, 3, 1) * 0.07
+    fine = cloud(rng, width, height, 3.5, 1) * 0.05
     rough = cloud(rng, width, height, 40, 3) * 0.09
     return _pick(STONES, rng) * (1 + fine + rough)
 
 
 def _cloth(rng: np.random.Generator, width: int, height: int) -> Floats:
     u, v = _turned(rng, width, height, 0.8)
-    weave = 0.025 * (np.sin(u * 1.9) + np.sin(v * 1.9))
+    weave = 0.018 * (np.sin(u * 1.3) + np.sin(v * 1.3))
     folds = cloud(rng, width, height, max(width, height) / 3, 2) * 0.10
-    return _pick(PLAINS, rng) * (1 + weave + folds)
+    surface: Floats = _pick(PLAINS, rng) * (1 + weave + folds)
+    return surface
 
 
 def _grass(rng: np.random.Generator, width: int, height: int) -> Floats:
     blades = streaks(rng, height, width, 9, 1.8).T * 0.28 + cloud(rng, width, height, 50, 2) * 0.16
-    return rgb((0.30, 0.47, 0.16))[..., None] * (1 + blades)
+    surface: Floats = rgb((0.30, 0.47, 0.16))[..., None] * (1 + blades)
+    return surface
