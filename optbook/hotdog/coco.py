@@ -184,19 +184,14 @@ def _read(source: Path) -> dict[str, Any]:
         raise ValueError(f"{source} is not valid JSON ({error})") from None
     content: dict[str, Any] = loaded if isinstance(loaded, dict) else {}
     for part, (identity, other) in _NEEDED.items():
-        if not isinstance(content, dict) or not isinstance(content.get(part), list):
+        if not isinstance(content.get(part), list):
             raise ValueError(f"{source} has no list {part!r}: it is no COCO detection file")
         for entry in content[part]:
-            if (
-                not isinstance(entry, dict)
-                or not isinstance(entry.get(identity), int | str)
-                or other not in entry
-            ):
-                raise ValueError(
-                    f"one of the {part} in {source} lacks {identity!r} or {other!r}: {str(entry)[:80]}"
-                )
-    checked: dict[str, Any] = content
-    return checked
+            known = isinstance(entry, dict) and isinstance(entry.get(identity), int | str)
+            if not known or other not in entry:
+                lacking = f"lacks {identity!r} or {other!r}: {str(entry)[:80]}"
+                raise ValueError(f"one of the {part} in {source} {lacking}")
+    return content
 
 
 def _category_ids(categories: list[dict[str, Any]], wanted: str, source: Path) -> set[Any]:
