@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from optbook.benchmark.bench import bench
     from optbook.benchmark.recorder import span, track
     from optbook.experiments.log import log
+    from optbook.optimize.compare import compare
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
 
 __version__ = "0.1.0"
-__all__ = ["bench", "dashboard", "log", "progress", "span", "track"]
+__all__ = ["bench", "compare", "dashboard", "log", "progress", "span", "track"]
 
 _WHERE = {
     "bench": "optbook.benchmark.bench",
+    "compare": "optbook.optimize.compare",
     "track": "optbook.benchmark.recorder",
     "span": "optbook.benchmark.recorder",
     "log": "optbook.experiments.log",

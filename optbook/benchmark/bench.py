@@ -74,8 +74,8 @@ def bench(
         max_runs=settings.max_runs,
         reset_peak=settings.reset_peak,
     )
-    label = _label(function if label is None else label)
-    function = _runnable(function)
+    label = label_of(function if label is None else label)
+    function = runnable(function)
     units, metrics = dict(units or {}), dict(metrics or {})
     for name, value in [*units.items(), *metrics.items()]:
         if not callable(value):
@@ -110,7 +110,7 @@ def bench(
     return experiment
 
 
-def _runnable(function: Callable[[], object]) -> Callable[[], object]:
+def runnable(function: Callable[[], object]) -> Callable[[], object]:
     """``function``, made to do its work when it is called."""
     if not callable(function):
         raise OptionError(f"bench() got {_short(function)}: give a function that takes no arguments")
@@ -122,7 +122,7 @@ def _runnable(function: Callable[[], object]) -> Callable[[], object]:
     return function
 
 
-def _label(named: object) -> str:
+def label_of(named: object) -> str:
     label = named if isinstance(named, str) else getattr(named, "__name__", type(named).__name__)
     label = label.strip()
     if not label:

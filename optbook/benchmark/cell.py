@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 from collections.abc import Callable
 from types import CodeType
@@ -48,6 +49,17 @@ class Cell:
         if isinstance(last, ast.Expr):
             expression = ast.Expression(last.value)
             self._value = compile(expression, name, "eval", flags=flags, dont_inherit=True)
+
+    @property
+    def code(self) -> tuple[CodeType, ...]:
+        """The compiled parts of the cell."""
+        return (*self._parts, *(() if self._value is None else (self._value,)))
+
+    def within(self, namespace: dict[str, Any]) -> Cell:
+        """The same cell, to run in another namespace; nothing is shown."""
+        other = copy.copy(self)
+        other._namespace, other._shown = namespace, True
+        return other
 
     def __call__(self) -> None:
         """Run the cell once in the user's namespace."""

@@ -1,0 +1,247 @@
+"""`compare`: which of two workloads is faster, from interleaved pairs in random order."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from optbook import settings as configuration
+from optbook.benchmark import output
+from optbook.benchmark.bench import label_of, runnable
+from optbook.benchmark.clock import Clock
+from optbook.benchmark.progress import Progress
+from optbook.benchmark.recorder import active
+from optbook.errors import OptbookError, OptionError
+from optbook.optimize import sequential
+
+ALPHA = 0.03
+"""Probability of a verdict where there is no difference; below 5 %, so that 5 % is kept in practice too."""
+LOOKS = 5
+FEWEST_PAIRS = 8
+"""With fewer, even if all pairs agree, the boundary can't be crossed."""
+MOST_PAIRS = 400
+SMALLEST = 0.005
+"""Smaller differences get no verdict: where code lies in memory changes its speed by half a per cent."""
+SAMPLE_SECONDS = 2e-3
+"""Shorter workloads are repeated inside a sample until it lasts as long as this."""
+OVER_BUDGET = 4
+_POWER_80 = statistics.NormalDist().inv_cdf(0.8)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second workload against the first.
+
+    ``ratio`` is the throughput of the second divided by that of the first: above 1 the second is
+    faster. ``low`` and ``high`` are its interval, which holds over all looks at the data together.
+    ``detectable`` is the smallest relative difference that would have been seen in four of five such
+    comparisons. ``times`` are the seconds of one run, per sample, of each.
+    """
+
+    labels: tuple[str, str]
+    verdict: str
+    ratio: float
+    low: float
+    high: float
+    detectable: float
+    pairs: int
+    loops: int
+    looks: int
+    times: tuple[tuple[float, ...], tuple[float, ...]] = field(repr=False, default=((), ()))
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Median seconds of a run of each."""
+        return statistics.median(self.times[0]), statistics.median(self.times[1])
+
+    def __str__(self) -> str:
+        from optbook.optimize.verdicts import as_text
+
+        return as_text(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        from optbook.optimize.verdicts import as_html
+
+        return as_html(self)
+
+
+def compare(
+    first: Callable[[], object],
+    second: Callable[[], object],
+    labels: tuple[str, str] | None = None,
+    *,
+    budget: float | None = None,
+    setup: Callable[[], object] | None = None,
+    seed: int | None = None,
+    clock: Clock | None = None,
+) -> Comparison:
+    """Run two workloads in turn, in random order within each pair, and decide which is faster.
+
+    The data are looked at five times at most, at times fixed beforehand, with a group-sequential
+    boundary (`optbook.optimize.sequential`): the share of verdicts where there is no difference stays
+    at 3 %.
+
+    Args:
+        first, second: called without arguments.
+        labels: what they are called; their names if None.
+        budget: seconds for all pairs; twice the setting `OptBook.budget` if None.
+        setup: called untimed before every run of either.
+        seed: of the random order.
+        clock: the clock to read.
+
+    Returns:
+        The verdict, with the ratio of throughputs (second ÷ first).
+
+    Raises:
+        OptionError: an argument can't be used; nothing was run.
+        Exception: whatever a workload raised.
+    """
+    budget = 2 * configuration.settings().budget if budget is None else budget
+    checked: object = budget
+    if not isinstance(checked, (int, float)) or not 0 < checked <= 86_400:
+        raise OptionError(f"budget is {budget!r}: give seconds between 0 and 86400, such as 10")
+    if active() is not None:
+        raise OptbookError("a measurement is running already: don't compare inside a measured workload")
+    names = labels or (label_of(first), label_of(second))
+    pair = _Pair((runnable(first), runnable(second)), setup, clock or Clock(), random.Random(seed))
+    with Progress(
+        f"{names[0]} | {names[1]}", budget, shown=configuration.settings().progress_bar
+    ) as progress:
+        planned = pair.warm_up(budget)
+        last = _collect(pair, planned, budget, progress)
+    return _judged(names, pair, last, planned)
+
+
+class _Pair:
+    """Two workloads and the times taken so far."""
+
+    def __init__(
+        self,
+        workloads: tuple[Callable[[], object], Callable[[], object]],
+        setup: Callable[[], object] | None,
+        clock: Clock,
+        order: random.Random,
+    ) -> None:
+        self.workloads = workloads
+        self.setup = setup
+        self.clock = clock
+        self.order = order
+        self.loops = 1
+        self.times: tuple[list[float], list[float]] = ([], [])
+        self.printed = output.Printed()
+        self.repeated = output.Printed()
+
+    def warm_up(self, budget: float) -> int:
+        """Run both uncounted, choose how many runs make a sample, and return how many pairs to take."""
+        with output.limited(self.printed):
+            for side in (0, 1):
+                self.sample(side)
+        seconds = [min(self.sample(side) for _ in range(2)) for side in (0, 1)]
+        shortest = max(min(seconds), 1e-9)
+        if self.setup is None and shortest < SAMPLE_SECONDS:
+            self.loops = math.ceil(SAMPLE_SECONDS / shortest)
+            seconds = [self.loops * self.sample(side) for side in (0, 1)]
+        fitting = int(budget / max(sum(seconds), 1e-9))
+        at_least = FEWEST_PAIRS if FEWEST_PAIRS * sum(seconds) <= OVER_BUDGET * budget else 1
+        return max(at_least, min(MOST_PAIRS, fitting))
+
+    def sample(self, side: int) -> float:
+        """Seconds of one run of a side."""
+        workload, now = self.workloads[side], self.clock.now
+        with output.dropped(self.repeated) if self.printed.written else _nothing():
+            if self.setup is not None:
+                self.setup()
+            self.clock.synchronize()
+            start = now()
+            for _ in range(self.loops):
+                workload()
+            self.clock.synchronize()
+            return (now() - start) / self.loops
+
+    def take(self) -> None:
+        """One pair, in random order."""
+        first = self.order.randrange(2)
+        for side in (first, 1 - first):
+            self.times[side].append(self.sample(side))
+
+    def differences(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Log-ratios of throughput, second ÷ first, one a pair."""
+        a, b = (np.maximum(np.asarray(side), 1e-12) for side in self.times)
+        ratios: np.ndarray[Any, np.dtype[np.float64]] = np.log(a) - np.log(b)
+        return ratios
+
+
+class _nothing:  # noqa: N801 (used as a function is)
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+
+def _collect(pair: _Pair, planned: int, budget: float, progress: Progress) -> sequential.Look:
+    """Take pairs up to each look, and stop as soon as the matter is decided."""
+    looks = min(LOOKS, max(1, planned // FEWEST_PAIRS))
+    critical = sequential.boundary(looks, ALPHA)
+    started = pair.clock.now()
+    for k, value in enumerate(critical, start=1):
+        while len(pair.times[0]) < round(planned * k / looks):
+            pair.take()
+            elapsed = pair.clock.now() - started
+            progress.elapsed(elapsed)
+            if elapsed > OVER_BUDGET * budget and len(pair.times[0]) >= FEWEST_PAIRS:
+                return sequential.look(pair.differences(), critical[-1])
+        seen = sequential.look(pair.differences(), value)
+        different = seen.crossed and abs(seen.center) >= SMALLEST
+        the_same = max(-seen.low, seen.high) < SMALLEST
+        if different or the_same:
+            break
+    return seen
+
+
+def _judged(names: tuple[str, str], pair: _Pair, seen: sequential.Look, planned: int) -> Comparison:
+    error = (seen.high - seen.low) / (2 * seen.critical)
+    detectable = math.expm1((seen.critical + _POWER_80) * error) if math.isfinite(error) else math.inf
+    if seen.crossed and abs(seen.center) >= SMALLEST:
+        verdict = "faster" if seen.center > 0 else "slower"
+    elif not math.isfinite(detectable):
+        verdict = f"no difference seen ({seen.pairs} pairs are too few to see any)"
+    else:
+        smallest = max(detectable, SMALLEST)
+        verdict = f"no difference seen (one of {100 * smallest:.2g} % would have been)"
+    looks = min(LOOKS, max(1, planned // FEWEST_PAIRS))
+    return Comparison(
+        labels=names,
+        verdict=verdict,
+        ratio=math.exp(seen.center),
+        low=math.exp(seen.low) if math.isfinite(seen.low) else 0.0,
+        high=math.exp(seen.high) if math.isfinite(seen.high) else math.inf,
+        detectable=detectable,
+        pairs=seen.pairs,
+        loops=pair.loops,
+        looks=max(1, round(looks * seen.pairs / planned)),
+        times=(tuple(pair.times[0]), tuple(pair.times[1])),
+        warnings=tuple(_warnings(pair, seen)),
+    )
+
+
+def _warnings(pair: _Pair, seen: sequential.Look) -> Sequence[str]:
+    found = []
+    if seen.pairs < FEWEST_PAIRS:
+        found.append(
+            f"only {seen.pairs} pairs fit into the budget, and {FEWEST_PAIRS} are needed for a verdict: "
+            "give a larger --budget or a smaller workload"
+        )
+    if pair.repeated.written or pair.repeated.displays_dropped:
+        found.append("a workload prints or displays: shown for its first run only")
+    return found
