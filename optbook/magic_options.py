@@ -91,3 +91,19 @@ def assignment(text: str, option: str) -> tuple[str, str]:
     if not equals or not name.strip().isidentifier() or not value.strip():
         raise UsageError(f"{option} got {text!r}: write name=expression, such as acc=accuracy(model)")
     return name.strip(), value.strip()
+
+
+def two_bodies(cell: str) -> tuple[str, str]:
+    """Split a cell at its one line of three or more dashes.
+
+    The second body is padded with blank lines, so that line numbers in tracebacks stay those of the cell.
+
+    Raises:
+        UsageError: there is no such line, or more than one.
+    """
+    lines = cell.splitlines(keepends=True)
+    marks = [i for i, line in enumerate(lines) if re.fullmatch(r"-{3,}\s*", line)]
+    if len(marks) != 1:
+        raise UsageError(f"%%compare found {len(marks)} lines '---': write one, between the two bodies")
+    first, second = "".join(lines[: marks[0]]), "".join(lines[marks[0] + 1 :])
+    return first, "\n" * (marks[0] + 1) + second

@@ -24,10 +24,11 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from optbook.benchmark.cell import Cell, evaluated, expression, prompt_number
 from optbook.errors import OptbookError
-from optbook.magic_options import assignment, parse
+from optbook.magic_options import assignment, parse, two_bodies
+from optbook.optimize.rebind import Keeper
 from optbook.settings import OptBook
 
-MAGICS = ("bench", "setup", "progress", "optbook", "check")
+MAGICS = ("bench", "setup", "compare", "progress", "optbook", "check")
 _PACKAGE = Path(__file__).parent
 UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
 
@@ -59,12 +60,13 @@ def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
 
 @magics_class
 class OptbookMagics(Magics):
-    """``%%bench``, ``%%setup``, ``%progress``, ``%optbook``, ``%check``."""
+    """``%%bench``, ``%%setup``, ``%%compare``, ``%progress``, ``%optbook``, ``%check``."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self._shell: Any = shell
         self._setups: dict[str, str] = {}
+        self._kept = Keeper()
 
     @no_var_expand
     @magic_arguments()
@@ -102,22 +104,80 @@ class OptbookMagics(Magics):
         from optbook.benchmark.bench import bench
 
         quiet = options.quiet or line.rstrip().endswith(";") or cell.rstrip().endswith(";")
+        label = " ".join(options.label) or f"cell [{prompt_number(self._shell)}]"
+        workload = Cell(cell, self._shell, silent=quiet)
+        setup = None if options.setup is None else self._setup(options.setup)
+        steps = self._number(options.steps, "--steps")
+        kept = self._kept.take(label, workload, setup, steps, self._shell.user_ns)
         experiment = bench(
-            Cell(cell, self._shell, silent=quiet),
-            " ".join(options.label) or f"cell [{prompt_number(self._shell)}]",
+            workload,
+            label,
             runs=self._number(options.runs, "--runs"),
-            steps=self._number(options.steps, "--steps"),
+            steps=steps,
             warmup=self._number(options.warmup, "--warmup"),
             budget=self._number(options.budget, "--budget"),
-            setup=None if options.setup is None else self._setup(options.setup),
+            setup=setup,
             units=dict(self._units(options)),
             metrics=dict(self._named(options.metric, "--metric")),
             stubs=options.simplified,
             source=cell,
         )
-        if options.output is not None:
-            self._shell.user_ns[options.output] = experiment
-        return None if quiet else experiment
+        self._kept.add(kept)
+        return self._shown(experiment, options.output, quiet)
+
+    def _shown(self, result: Any, output: str | None, quiet: bool) -> Any:
+        if output is not None:
+            self._shell.user_ns[output] = result
+        return None if quiet else result
+
+    @no_var_expand
+    @magic_arguments()
+    @argument("labels", nargs="*", help="two labels: of experiments, or (%%%%compare) of the two bodies")
+    @argument("--budget", help="seconds for all pairs")
+    @argument("--setup", help="a statement, or the name of a %%%%setup cell, to run untimed before every run")
+    @argument("--steps", help="end tracked loops after so many steps")
+    @argument("--stored", action="store_true", help="use the times in the log instead of running again")
+    @argument("--force", action="store_true", help="compare times of different machines all the same")
+    @argument("-o", dest="output", help="assign the comparison to this variable")
+    @argument("-q", "--quiet", action="store_true", help="do not show the result")
+    @argument("-h", "--help", action="store_true", help="show this help")
+    @line_cell_magic
+    @_one_line_errors
+    def compare(self, line: str, cell: str | None = None) -> Any:
+        """Decide which of two is faster, from interleaved runs in random order.
+
+        ``%compare a b`` runs two cells again that were measured in this kernel, each with the bindings
+        it had. ``%%compare`` takes two bodies in one cell, with a line ``---`` between them.
+        """
+        options = parse(self.compare, line)
+        if options.help:
+            return print(self.compare.__doc__)
+        if options.output is not None and not options.output.isidentifier():
+            raise UsageError(f"-o got {options.output!r}: give the name of a variable, such as -o result")
+        given: dict[str, Any] = {
+            "budget": self._number(options.budget, "--budget"),
+            "steps": self._number(options.steps, "--steps"),
+        }
+        if cell is not None:
+            from optbook.optimize.compare import compare
+
+            bodies = [Cell(body, self._shell, silent=True) for body in two_bodies(cell)]
+            labels = tuple(options.labels) or ("first", "second")
+            if len(labels) != 2:
+                raise UsageError(f"%%compare got {len(labels)} labels: give two, such as %%compare old new")
+            setup = None if options.setup is None else self._setup(options.setup)
+            result = compare(bodies[0], bodies[1], labels, setup=setup, **given)
+        else:
+            if len(options.labels) != 2:
+                raise UsageError("%compare takes two labels, such as %compare baseline faster")
+            if options.setup is not None:
+                raise UsageError("--setup belongs to %%compare: %compare runs each cell with its own")
+            first, second = options.labels
+            result = self._kept.compare(
+                first, second, self._shell.user_ns, stored=options.stored, force=options.force, **given
+            )
+        quiet = options.quiet or (cell if cell is not None else line).rstrip().endswith(";")
+        return self._shown(result, options.output, quiet)
 
     def _number(self, text: str | None, option: str) -> Any:
         return None if text is None else evaluated(text, self._shell.user_ns, option)
@@ -134,7 +194,7 @@ class OptbookMagics(Magics):
                 yield unit, expression(text, self._shell.user_ns, "--" + option.replace("_", "-"))
         yield from self._named(options.unit, "--unit")
 
-    def _setup(self, text: str) -> Callable[[], object]:
+    def _setup(self, text: str) -> Cell:
         return Cell(self._setups.get(text, text), self._shell, silent=True)
 
     @no_var_expand

@@ -115,6 +115,23 @@ def test_setup_runs_before_every_run_untimed() -> None:
     assert not fresh
 
 
+def test_of_tracked_workloads_the_steps_are_compared() -> None:
+    fake = FakeClock()
+
+    def epoch(seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            fake.spend(100)  # building the loader is not a step
+            for _ in optbook.track(range(10**9)):
+                fake.spend(seconds)
+
+        return run
+
+    c = compare(epoch(0.2), epoch(0.1), steps=4, budget=500, clock=fake.clock)
+    assert c.verdict == "faster"
+    assert c.ratio == pytest.approx(2)
+    assert c.seconds == pytest.approx((0.2, 0.1))
+
+
 def test_too_long_a_workload_says_that_there_are_too_few_pairs() -> None:
     fake = FakeClock()
     c = compare(noisy(fake, 1800, 1), noisy(fake, 900, 2), clock=fake.clock)

@@ -33,6 +33,11 @@ class Series:
     def __len__(self) -> int:
         return len(self.done)
 
+    @property
+    def seconds(self) -> float:
+        """Seconds inside the steps, without what lies between one loop and the next."""
+        return sum(self.done) - sum(self.asked)
+
 
 @dataclass
 class Spans:

@@ -16,10 +16,11 @@ from optbook.benchmark import output
 from optbook.benchmark.bench import label_of, runnable
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.progress import Progress
-from optbook.benchmark.recorder import active
+from optbook.benchmark.recorder import Recorder, active, recording
 from optbook.errors import OptbookError, OptionError
 from optbook.optimize import sequential
 
+Setup = Callable[[], object] | None
 ALPHA = 0.03
 """Probability of a verdict where there is no difference; below 5 %, so that 5 % is kept in practice too."""
 LOOKS = 5
@@ -81,7 +82,8 @@ def compare(
     labels: tuple[str, str] | None = None,
     *,
     budget: float | None = None,
-    setup: Callable[[], object] | None = None,
+    setup: Setup | tuple[Setup, Setup] = None,
+    steps: int | None = None,
     seed: int | None = None,
     clock: Clock | None = None,
 ) -> Comparison:
@@ -95,7 +97,9 @@ def compare(
         first, second: called without arguments.
         labels: what they are called; their names if None.
         budget: seconds for all pairs; twice the setting `OptBook.budget` if None.
-        setup: called untimed before every run of either.
+        setup: called untimed before every run; a pair gives each its own.
+        steps: ends tracked loops after so many steps. Of a workload with a tracked loop, the seconds a
+            step are compared.
         seed: of the random order.
         clock: the clock to read.
 
@@ -113,12 +117,17 @@ def compare(
     if active() is not None:
         raise OptbookError("a measurement is running already: don't compare inside a measured workload")
     names = labels or (label_of(first), label_of(second))
-    pair = _Pair((runnable(first), runnable(second)), setup, clock or Clock(), random.Random(seed))
+    workloads, setups = (
+        (runnable(first), runnable(second)),
+        setup if isinstance(setup, tuple) else (setup, setup),
+    )
+    pair = _Pair(workloads, setups, steps, clock or Clock(), random.Random(seed))
     with Progress(
         f"{names[0]} | {names[1]}", budget, shown=configuration.settings().progress_bar
     ) as progress:
         planned = pair.warm_up(budget)
-        last = _collect(pair, planned, budget, progress)
+        with output.dropped(pair.repeated):
+            last = _collect(pair, planned, budget, progress)
     return _judged(names, pair, last, planned)
 
 
@@ -128,12 +137,14 @@ class _Pair:
     def __init__(
         self,
         workloads: tuple[Callable[[], object], Callable[[], object]],
-        setup: Callable[[], object] | None,
+        setups: tuple[Setup, Setup],
+        steps: int | None,
         clock: Clock,
         order: random.Random,
     ) -> None:
         self.workloads = workloads
-        self.setup = setup
+        self.setups = setups
+        self.steps = steps
         self.clock = clock
         self.order = order
         self.loops = 1
@@ -143,12 +154,12 @@ class _Pair:
 
     def warm_up(self, budget: float) -> int:
         """Run both uncounted, choose how many runs make a sample, and return how many pairs to take."""
-        with output.limited(self.printed):
-            for side in (0, 1):
+        for side in (0, 1):
+            with output.limited(self.printed):
                 self.sample(side)
         seconds = [min(self.sample(side) for _ in range(2)) for side in (0, 1)]
         shortest = max(min(seconds), 1e-9)
-        if self.setup is None and shortest < SAMPLE_SECONDS:
+        if self.setups == (None, None) and shortest < SAMPLE_SECONDS:
             self.loops = math.ceil(SAMPLE_SECONDS / shortest)
             seconds = [self.loops * self.sample(side) for side in (0, 1)]
         fitting = int(budget / max(sum(seconds), 1e-9))
@@ -156,17 +167,20 @@ class _Pair:
         return max(at_least, min(MOST_PAIRS, fitting))
 
     def sample(self, side: int) -> float:
-        """Seconds of one run of a side."""
-        workload, now = self.workloads[side], self.clock.now
-        with output.dropped(self.repeated) if self.printed.written else _nothing():
-            if self.setup is not None:
-                self.setup()
+        """Seconds of one run of a side, or of one step if it tracks its steps."""
+        workload, setup, now = self.workloads[side], self.setups[side], self.clock.now
+        recorder = Recorder(self.clock, self.steps)
+        if setup is not None:
+            setup()
+        with recording(recorder):
             self.clock.synchronize()
             start = now()
             for _ in range(self.loops):
                 workload()
             self.clock.synchronize()
-            return (now() - start) / self.loops
+            seconds = (now() - start) / self.loops
+        series = next(iter(recorder.series.values()), None)
+        return seconds if series is None or not len(series) else series.seconds / len(series)
 
     def take(self) -> None:
         """One pair, in random order."""
@@ -179,14 +193,6 @@ class _Pair:
         a, b = (np.maximum(np.asarray(side), 1e-12) for side in self.times)
         ratios: np.ndarray[Any, np.dtype[np.float64]] = np.log(a) - np.log(b)
         return ratios
-
-
-class _nothing:  # noqa: N801 (used as a function is)
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exception: object) -> None:
-        return None
 
 
 def _collect(pair: _Pair, planned: int, budget: float, progress: Progress) -> sequential.Look:

@@ -11,11 +11,15 @@ import types
 import zlib
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optbook.benchmark.cell import Cell
 from optbook.errors import OptionError
 
+if TYPE_CHECKING:
+    from optbook.optimize.compare import Comparison
+
+MOST_KEPT = 20
 _HASHED_BYTES = 2**20
 _MISSING = object()
 
@@ -40,9 +44,7 @@ class Kept:
         """Note how the values look now, to notice changes in place."""
         self.marks = {name: mark(value) for name, value in self.bindings.items()}
 
-    def revive(
-        self, namespace: Mapping[str, Any]
-    ) -> tuple[Callable[[], object], Callable[[], object] | None]:
+    def revive(self, namespace: Mapping[str, Any]) -> tuple[Cell, Cell | None]:
         """The cell and its setup, in a copy of ``namespace`` in which the names have their old bindings.
 
         Raises:
@@ -57,14 +59,67 @@ class Kept:
         rebound = sorted(n for n in self.opaque if namespace.get(n, _MISSING) is not self.bindings[n])
         if rebound:
             raise OptionError(
-                f"{self.label!r} can't run again as it was: {', '.join(rebound)} has a new value, and is used "
-                "inside a class or a decorated function; measure it again, or give both versions names"
+                f"{self.label!r} can't run again as it was: {', '.join(rebound)} has a new value and is used "
+                "in a class or a decorated function; measure it again, or give both versions names"
             )
         old = dict(namespace) | self.bindings
         for name, value in self.bindings.items():
             if _is_plain(value, namespace):
                 old[name] = _rebuilt(value, old)
         return self.cell.within(old), None if self.setup is None else self.setup.within(old)
+
+
+class Keeper:
+    """The cells measured last in this kernel, and with them the values their names were bound to."""
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
+        self._most = most
+        self._kept: dict[str, Kept] = {}
+
+    def take(
+        self, label: str, cell: Cell, setup: Cell | None, steps: int | None, namespace: Mapping[str, Any]
+    ) -> Kept:
+        """Note the bindings of a cell that is about to be measured."""
+        return keep(label, cell, setup, steps, namespace)
+
+    def add(self, kept: Kept) -> None:
+        """Keep a cell that was measured; the oldest is let go."""
+        kept.remember()
+        self._kept.pop(kept.label, None)
+        self._kept[kept.label] = kept
+        while len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+
+    def compare(
+        self,
+        first: str,
+        second: str,
+        namespace: Mapping[str, Any],
+        *,
+        budget: float | None = None,
+        steps: int | None = None,
+        stored: bool = False,
+        force: bool = False,
+    ) -> Comparison:
+        """Run two measured cells again, in turn; by their stored times where one was not measured here.
+
+        Raises:
+            OptionError: a label is not known, or a cell can't run again with the bindings it had.
+        """
+        from optbook.optimize.compare import compare
+        from optbook.optimize.stored import compare_stored, find
+
+        if stored or first not in self._kept or second not in self._kept:
+            return compare_stored(find(first), find(second), force=force)
+        pair = self._kept[first], self._kept[second]
+        (f, f_setup), (g, g_setup) = (kept.revive(namespace) for kept in pair)
+        limits = {kept.steps for kept in pair if kept.steps is not None}
+        if steps is None and limits:
+            steps = min(limits)
+        result = compare(f, g, (first, second), setup=(f_setup, g_setup), budget=budget, steps=steps)
+        for kept in pair:
+            kept.remember()
+        return result
 
 
 def keep(label: str, cell: Cell, setup: Cell | None, steps: int | None, namespace: Mapping[str, Any]) -> Kept:
