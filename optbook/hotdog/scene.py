@@ -9,7 +9,6 @@ box is the smallest one around the pixels it owns, in whole pixels.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -292,14 +291,3 @@ def _photograph(canvas: Floats, light: Light, rng: np.random.Generator) -> NDArr
 def _as_bytes(planes: Floats) -> NDArray[np.uint8]:
     """Planes (3, height, width) from 0 to 255 as a picture (height, width, 3)."""
     return np.ascontiguousarray(np.clip(planes + 0.5, 0, 255).astype(np.uint8).transpose(1, 2, 0))
-
-
-def contact_sheet(pictures: Sequence[NDArray[np.uint8]], columns: int, cell: int = 160) -> Image.Image:
-    """Pictures side by side, each fitted into a square of `cell` pixels."""
-    rows = -(-len(pictures) // columns)
-    sheet = Image.new("RGB", (columns * cell, rows * cell), (30, 30, 30))
-    for number, pixels in enumerate(pictures):
-        image = Image.fromarray(pixels)
-        image.thumbnail((cell - 2, cell - 2), Image.Resampling.LANCZOS)
-        sheet.paste(image, (number % columns * cell + 1, number // columns * cell + 1))
-    return sheet
