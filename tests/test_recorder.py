@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from optbook import span, track
 from optbook.benchmark.recorder import Recorder, active, recording
+from optbook.errors import OptionError
 from tests.fakes import FakeClock
 
 
@@ -87,7 +91,7 @@ def test_the_inner_unit_of_nested_loops_is_not_limited() -> None:
 def test_a_device_is_synchronised_at_the_edges_of_blocks_not_at_every_step() -> None:
     fake = FakeClock(device=True)
     with recording(Recorder(fake.clock)) as recorder:
-        for _ in track(range(100)):
+        for turn in track(range(100)):
             fake.spend(0.01)
             fake.queue(0.01)
     series = recorder.series["batch"]
@@ -128,3 +132,93 @@ def test_a_unit_needs_a_name(unit: object) -> None:
 def test_what_cannot_be_looped_over_is_refused_at_once() -> None:
     with pytest.raises(TypeError, match="int, which cannot be looped over"):
         track(3)  # type: ignore[arg-type]
+
+
+def test_what_outlives_the_run_adds_nothing_more() -> None:
+    loops: list[bool] = []
+    with recording(Recorder(FakeClock().clock, on_loop=loops.append)) as recorder:
+        left_open = iter(track(range(5)))
+        next(left_open)
+        next(left_open)
+        part = span("part").__enter__()
+    assert loops == [True, False]
+    assert list(left_open) == [2, 3, 4]
+    part.__exit__()
+    assert len(recorder.series["batch"]) == 1
+    assert not recorder.spans
+    assert loops == [True, False]
+
+
+def test_loops_in_several_threads_are_one_window() -> None:
+    loops: list[bool] = []
+    both = threading.Barrier(2)
+
+    def work() -> None:
+        for turn in track(range(100)):
+            if turn == 0:
+                both.wait(10)
+
+    with recording(Recorder(on_loop=loops.append)) as recorder:
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert loops == [True, False]
+    assert len(recorder.series["batch"]) == 200
+
+
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        ("3", "'sample' is '3': give a number"),
+        (lambda item: float("nan"), "'sample' is nan: give a number"),
+        (lambda item: -item, "'sample' is -2: give a number from zero on"),
+        (lambda item: 1 / abs(item - 2), "division by zero"),
+    ],
+)
+def test_a_count_that_is_no_number_ends_the_loop_and_leaves_whole_steps(count: Any, message: str) -> None:
+    with (
+        recording(Recorder(FakeClock().clock)) as recorder,
+        pytest.raises((OptionError, ZeroDivisionError), match=message),
+    ):
+        for _ in track([0, 0, 2, 2], token=7, sample=count):
+            pass
+    series = recorder.series["batch"]
+    assert len(series) == len(series.counts.get("token", ())) <= 2
+
+
+def test_a_loop_that_does_not_count_a_unit_counts_none_of_it() -> None:
+    with recording(Recorder(FakeClock().clock)) as recorder:
+        for _ in track([1, 2]):
+            pass
+        for _ in track([3], sample=32):
+            pass
+    assert list(recorder.series["batch"].counts["sample"]) == [0, 0, 32]
+
+
+def test_bookkeeping_between_steps_is_in_no_step() -> None:
+    fake = FakeClock()
+    with recording(Recorder(fake.clock, on_step=lambda: fake.spend(100))) as recorder:
+        for _ in track(range(3)):
+            fake.spend(1)
+    assert recorder.series["batch"].seconds == 3
+
+
+def test_a_span_on_a_coroutine_function_times_what_is_awaited() -> None:
+    @span("wait")
+    async def wait() -> int:
+        await asyncio.sleep(0.01)
+        return 3
+
+    with recording(Recorder()) as recorder:
+        assert asyncio.run(wait()) == 3
+    assert recorder.spans["wait"].durations[0] >= 0.009
+
+
+def test_a_span_on_a_generator_function_is_refused() -> None:
+    def batches() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(OptionError, match=r"batches is a generator function.*with span\('load'\)"):
+        span("load")(batches)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,12 +13,11 @@ from optbook.benchmark.clock import Clock
 from optbook.benchmark.figures import figures
 from optbook.benchmark.origin import origin
 from optbook.benchmark.progress import Progress
+from optbook.benchmark.quantities import Quantity, amount, evaluated, metric, short
 from optbook.benchmark.runner import Execution, Outcome, Plan, Workload
 from optbook.errors import OptionError
 from optbook.experiments import log
 from optbook.experiments.record import Experiment
-
-Quantity = float | Callable[[], float]
 
 
 def bench(
@@ -79,18 +77,18 @@ def bench(
     units, metrics = dict(units or {}), dict(metrics or {})
     for name, value in [*units.items(), *metrics.items()]:
         if not callable(value):
-            _number(name, value, positive=name in units)
-    counted = functools.partial(_evaluated, units, positive=True) if units else None
+            (amount if name in units else metric)(name, value)
+    counted = functools.partial(evaluated, units, amount) if units else None
     progress = Progress(label, plan.budget, plan.steps, settings.progress_bar)
     outcome = Execution(Workload(function, setup, counted), plan, clock or Clock(), progress).execute()
     fields = figures(outcome, plan, tuple(units))
     problem = outcome.exception
     if problem is None and metrics:
         try:
-            fields["metrics"] = _evaluated(metrics, positive=False)
-        except OptionError as exception:
+            fields["metrics"] = evaluated(metrics, metric)
+        except BaseException as exception:  # an interrupt or exit too must not lose what was measured
             problem = exception
-            fields["warnings"] += (str(exception),)
+            fields["warnings"] += (f"no metrics: {str(exception) or type(exception).__name__}",)
     if outcome.void:
         fields["warnings"] += ("the figures of a void experiment are not to be trusted",)
     experiment = Experiment(
@@ -113,7 +111,7 @@ def bench(
 def runnable(function: Callable[[], object]) -> Callable[[], object]:
     """``function``, made to do its work when it is called."""
     if not callable(function):
-        raise OptionError(f"bench() got {_short(function)}: give a function that takes no arguments")
+        raise OptionError(f"bench() got {short(function)}: give a function that takes no arguments")
     if inspect.iscoroutinefunction(function):
         return functools.partial(coroutines.run, function)
     if inspect.isgeneratorfunction(function):
@@ -139,36 +137,3 @@ def _status(outcome: Outcome) -> dict[str, Any]:
     if outcome.void:
         return {"status": "void", "error": outcome.void}
     return {}
-
-
-def _evaluated(quantities: Mapping[str, Quantity], *, positive: bool) -> dict[str, float]:
-    found = {}
-    for name, quantity in quantities.items():
-        try:
-            value = quantity() if callable(quantity) else quantity
-        except OptionError:
-            raise
-        except Exception as exception:
-            what = f"the expression for {name!r} raised {type(exception).__name__}: {exception}"
-            raise OptionError(f"{what}; give one that gives a number") from exception
-        found[name] = _number(name, value, positive=positive)
-    return found
-
-
-def _number(name: str, value: object, *, positive: bool) -> float:
-    """``value`` as a float; a tensor or array of one element counts as a number, a truth value does not."""
-    try:
-        if isinstance(value, (bool, str, bytes)):
-            raise TypeError
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        raise OptionError(f"{name!r} is {_short(value)}: give a number, such as 20") from None
-    if math.isnan(number) or (positive and not 0 < number < math.inf):
-        wanted = "a number above zero" if positive else "a number"
-        raise OptionError(f"{name!r} is {number:g}: give {wanted}, such as 20")
-    return number
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

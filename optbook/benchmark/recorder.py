@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import math
+import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.quantities import amount
+from optbook.errors import OptionError
 
 Count = float | Callable[[Any], float]
 SYNC_EVERY_SECONDS = 0.25
@@ -36,7 +42,7 @@ class Series:
     @property
     def seconds(self) -> float:
         """Seconds inside the steps, without what lies between one loop and the next."""
-        return sum(self.done) - sum(self.asked)
+        return math.fsum(done - asked for asked, done in zip(self.asked, self.done, strict=True))
 
 
 @dataclass
@@ -48,10 +54,11 @@ class Spans:
 
 
 class Recorder:
-    """Collects the steps and spans of one run of a workload.
+    """Collects the steps and spans of one run of a workload, from any of its threads.
 
     ``limit`` ends the loops of the first unit tracked after so many steps. ``on_loop`` is called
-    with True when the outermost tracked loop starts and with False when it ends.
+    with True when the first tracked loop starts and with False when no loop is left; ``on_step``
+    after every step, outside the timed intervals.
     """
 
     def __init__(
@@ -67,74 +74,96 @@ class Recorder:
         self.spans: dict[str, Spans] = {}
         self._on_loop = on_loop
         self._on_step = on_step
-        self._depth = 0
+        self._open_loops = 0
+        self._closed = False
+        self._lock = threading.RLock()
 
-    def _enter_loop(self) -> None:
-        self._depth += 1
-        if self._depth == 1 and self._on_loop is not None:
-            self._on_loop(True)
+    def close(self) -> None:
+        """End the recording: threads and loops that outlive the run add nothing more."""
+        with self._lock:
+            if self._open_loops:
+                self._loops(-self._open_loops)
+            self._closed = True
 
-    def _leave_loop(self) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._on_loop is not None:
-            self._on_loop(False)
+    def _loops(self, more: int) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            before, self._open_loops = self._open_loops, self._open_loops + more
+            if self._on_loop is not None and 0 in (before, self._open_loops):
+                self._on_loop(before == 0)
 
     def steps(self, iterable: Iterable[Any], unit: str, counts: Mapping[str, Count]) -> Iterator[Any]:
         """Yield the items of ``iterable`` and note the times of every completed step."""
-        first_unit = next(iter(self.series), unit)
-        series = self.series.setdefault(unit, Series(unit))
+        with self._lock:
+            first_unit = next(iter(self.series), unit)
+            series = self.series.setdefault(unit, Series(unit))
         limit = self.limit if unit == first_unit else None
         if limit is not None and len(series) >= limit:
             return
         now, synchronize, on_step = self.clock.now, self.clock.device(), self._on_step
-        note_asked, note_ready, note_done = series.asked.append, series.ready.append, series.done.append
-        self._enter_loop()
+        self._loops(1)
         try:
             if synchronize is not None:
                 synchronize()
             asked = synced = now()
-            iterator = iter(iterable)
+            iterator = iter(iterable)  # kept to the end: what it holds is not freed inside the loop
             for item in iterator:
                 ready = now()
                 if series.startup is None:
                     series.startup = ready - asked
                 yield item
                 done = now()
-                if synchronize is not None and done - synced >= SYNC_EVERY_SECONDS:
+                at_edge = synchronize is not None and done - synced >= SYNC_EVERY_SECONDS
+                if at_edge and synchronize is not None:
                     synchronize()
                     done = synced = now()
-                    series.synced.append(len(series))
-                note_asked(asked)
-                note_ready(ready)
-                note_done(done)
-                if counts:
-                    _count(series, counts, item)
-                    done = now()
+                self._note_step(series, asked, ready, done, _counted(counts, item), at_edge)
                 if on_step is not None:
                     on_step()
                 if limit is not None and len(series) >= limit:
                     break
-                asked = done
+                asked = now()
         finally:
-            if synchronize is not None and len(series):
+            if synchronize is not None and len(series) and not self._closed:
                 synchronize()
                 series.done[-1] = max(series.done[-1], now())
                 series.synced.append(len(series) - 1)
-            self._leave_loop()
+            self._loops(-1)
 
-    def enter_span(self, name: str, start: float, duration: float) -> None:
+    def _note_step(
+        self, series: Series, asked: float, ready: float, done: float, counted: dict[str, float], edge: bool
+    ) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            if edge:
+                series.synced.append(len(series))
+            for name, value in counted.items():
+                values = series.counts.setdefault(name, _doubles())
+                values.extend([0.0] * (len(series) - len(values)))  # steps of loops that did not count it
+                values.append(value)
+            series.asked.append(asked)
+            series.ready.append(ready)
+            series.done.append(done)
+
+    def note_span(self, name: str, start: float, duration: float) -> None:
         """Note one completed entry of a span."""
-        spans = self.spans.get(name)
-        if spans is None:
-            spans = self.spans.setdefault(name, Spans())
-        spans.starts.append(start)
-        spans.durations.append(duration)
+        with self._lock:
+            if self._closed:
+                return
+            spans = self.spans.get(name)
+            if spans is None:
+                spans = self.spans[name] = Spans()
+            spans.starts.append(start)
+            spans.durations.append(duration)
 
 
-def _count(series: Series, counts: Mapping[str, Count], item: Any) -> None:
-    for name, count in counts.items():
-        value = count(item) if callable(count) else count
-        series.counts.setdefault(name, _doubles()).append(float(value))
+def _counted(counts: Mapping[str, Count], item: Any) -> dict[str, float]:
+    return {
+        name: amount(name, count(item) if callable(count) else count, or_zero=True)
+        for name, count in counts.items()
+    }
 
 
 class _Active:
@@ -165,6 +194,7 @@ class recording:  # noqa: N801 (used as a function is)
 
     def __exit__(self, *exception: object) -> None:
         _Active.recorder = self._previous
+        self.recorder.close()
 
 
 class Tracked:
@@ -195,7 +225,8 @@ def track(iterable: Iterable[Any], unit: str = "batch", **counts: Count) -> Trac
 
     Raises:
         TypeError: ``iterable`` cannot be iterated over.
-        ValueError: ``unit`` or the name of a further unit is empty.
+        ValueError: ``unit`` is not a name.
+        OptionError: in the loop, when what a further unit counts is no number from zero on.
     """
     if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
         raise TypeError(
@@ -228,12 +259,28 @@ class span:  # noqa: N801 (used as a function is)
 
     def __exit__(self, *exception: object) -> None:
         if self._recorder is not None:
-            self._recorder.enter_span(self.name, self._start, time.perf_counter() - self._start)
+            self._recorder.note_span(self.name, self._start, time.perf_counter() - self._start)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        import functools
+        """Time every call of ``function``; of a coroutine function, every await.
 
+        Raises:
+            OptionError: it is a generator function, whose call does no work.
+        """
         name = self.name
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise OptionError(
+                f"{function.__name__} is a generator function, and calling it does no work: "
+                f"write `with span({name!r}):` inside it, or around the loop"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with span(name):
+                    return await function(*args, **kwargs)
+
+            return awaited
 
         @functools.wraps(function)
         def timed(*args: Any, **kwargs: Any) -> Any:
