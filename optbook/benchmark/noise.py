@@ -48,7 +48,7 @@ class Noise:
         if self.machine:
             faster = "faster" if self.machine < 0 else "slower"
             yield (
-                f"the machine became {abs(100 * self.machine):.0f} % {faster} while this was measured (a fixed "
+                f"the machine became {abs(100 * self.machine):.0f} % {faster} while measuring (a fixed "
                 "probe between the runs shows it): measure again when nothing else runs"
             )
         if self.drift:
@@ -59,8 +59,8 @@ class Noise:
             )
         if self.modes == 2:
             yield (
-                f"there are two kinds of {kind}, the slower {self.apart:.2g} times as long: the median is of one "
-                "kind only; look for what alternates"
+                f"there are two kinds of {kind}, the slower {self.apart:.2g} times as long: the median is of "
+                "one kind only; look for what alternates"
             )
 
 
