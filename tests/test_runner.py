@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from optbook import track
+from optbook.benchmark.clock import Clock
 from optbook.benchmark.figures import figures
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.runner import Execution, Outcome, Plan, Workload
@@ -323,3 +329,129 @@ def test_a_workload_that_takes_no_time_has_no_throughput() -> None:
     found = figures(measure(lambda: None, FakeClock(), runs=10), Plan())
     assert found["seconds"] == 0
     assert "throughput" not in found
+
+
+def in_threads(fake: FakeClock, *bodies: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=body) for body in bodies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_steps_of_several_threads_count_against_the_time_that_passed() -> None:
+    fake = FakeClock()
+    turn = [threading.Barrier(2), threading.Barrier(2)]
+
+    def loop(spends: bool) -> None:
+        for _ in track(range(10)):
+            turn[0].wait(10)
+            if spends:
+                fake.spend(0.5)
+            turn[1].wait(10)
+
+    outcome = measure(lambda: in_threads(fake, lambda: loop(True), lambda: loop(False)), fake)
+    found = figures(outcome, Plan())
+    assert found["steps"] == 18
+    assert found["throughput"] == pytest.approx(4.0, rel=0.1)
+    assert any("ran inside or beside each other" in w for w in found["warnings"])
+
+
+def test_loops_over_one_unit_inside_each_other_count_no_time_twice() -> None:
+    fake = FakeClock()
+
+    def run() -> None:
+        for _ in track(range(3)):
+            for _ in track(range(10)):
+                fake.spend(0.1)
+
+    found = figures(measure(run, fake), Plan())
+    assert found["throughput"] == pytest.approx(11.0, rel=0.1)
+    assert any("give an inner loop a unit of its own" in w for w in found["warnings"])
+
+
+def test_an_inner_loop_whose_count_raises_keeps_the_steps_before_it() -> None:
+    fake = FakeClock()
+
+    def run() -> None:
+        for _ in track(range(3), unit="epoch"):
+            for _ in track(range(10), sample=lambda item: 1 / (item - 5)):
+                fake.spend(0.1)
+            for _ in track(range(2)):
+                fake.spend(0.1)
+
+    outcome = measure(run, fake)
+    assert "'sample' is -0.2: give a number from zero on" in str(outcome.exception)
+    assert "throughput" not in figures(outcome, Plan())
+
+
+def test_used_up_input_is_refused_also_where_our_own_libraries_are_imported_first() -> None:
+    """In a new process, where the first measurement imports psutil and more."""
+    code = (
+        "import optbook, time\n"
+        "left = [0.2]\n"
+        "print(optbook.bench(lambda: [time.sleep(left.pop()) for _ in left[:1]], budget=1).status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "void"
+
+
+def test_cpu_use_of_short_runs_is_not_known_and_of_others_is_possible() -> None:
+    found = figures(measure(lambda: None, FakeClock(), runs=3), Plan())
+    assert "cpu_cores" not in found
+    progress = Progress("test", 5.0, shown=False)
+    busy = Workload(lambda: sum(range(200_000)))
+    outcome = Execution(busy, Plan(budget=0.3), Clock(), progress).execute()
+    assert 0.1 < figures(outcome, Plan())["cpu_cores"] < 1.2
+
+
+def test_setup_is_not_in_the_cpu_time_of_a_single_run() -> None:
+    setup = Workload(lambda: time.sleep(0.1), setup=lambda: sum(range(5_000_000)))
+    outcome = Execution(setup, Plan(runs=1), Clock(), Progress("test", 5.0, shown=False)).execute()
+    assert figures(outcome, Plan())["cpu_cores"] < 0.5
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("end", ["sys.exit(0)", "pass"])
+def test_a_forked_child_that_leaves_the_workload_records_nothing(end: str) -> None:
+    code = (
+        "import optbook, os, sys\n"
+        "def forks():\n"
+        "    child = os.fork()\n"
+        f"    if child == 0: {end}\n"
+        "    else: os.waitpid(child, 0)\n"
+        "optbook.bench(forks, runs=2)\n"
+        "print(len(optbook.log()), os.getppid())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", str(os.getpid())]
+    assert ("end it there with os._exit(0)" in done.stderr) == (end == "pass")
+
+
+def test_a_handler_made_inside_a_run_goes_on_after_it(capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeClock()
+    kept: list[Any] = []
+
+    def run() -> None:
+        kept.append(sys.stderr)
+        fake.spend(1)
+
+    measure(run, fake, runs=3)
+    for stream in kept:
+        stream.write("still here\n")
+    assert capsys.readouterr().err == "still here\n" * 3
+
+
+def test_a_clock_that_goes_back_is_survived() -> None:
+    fake = FakeClock()
+    found = figures(measure(spending(fake, 0.01, -1.0, 2.0), fake, runs=8), Plan())
+    assert found["seconds"] == 2.0
+    found = figures(measure(spending(fake, -1.0), fake, budget=5.0, max_runs=20), Plan())
+    assert (found["runs"], found["seconds"]) == (20, -1.0)
+    assert "throughput" not in found
+
+    def tracked() -> None:
+        for step in track(range(10)):
+            fake.spend(-1.0 if step % 2 else 0.5)
+
+    assert "throughput" not in figures(measure(tracked, fake), Plan())

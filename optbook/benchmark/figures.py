@@ -16,6 +16,9 @@ from optbook.benchmark.runner import Outcome, Plan
 
 MOST_WARMUP_STEPS = 5
 SHORT_RUN_SECONDS = 50e-6
+SHORTEST_CPU_WINDOW = 0.05
+"""Seconds below which the ticks of the system's CPU counters say too little."""
+OVERLAP = 1.01
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class _Steps:
     warmup: int
     start: float
     share: float
+    covered: float
+    """Seconds in which at least one step ran: less than their sum where loops are nested or in threads."""
 
 
 def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dict[str, Any]:
@@ -45,8 +50,8 @@ def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dic
         "times": tuple(outcome.times),
         "cores": cpu.usable_cores(),
     }
-    if outcome.cpu_seconds is not None and outcome.cpu_window > 0:
-        fields["cpu_cores"] = outcome.cpu_seconds / outcome.cpu_window
+    if outcome.cpu_seconds is not None and outcome.cpu_window >= SHORTEST_CPU_WINDOW:
+        fields["cpu_cores"] = max(0.0, outcome.cpu_seconds) / outcome.cpu_window
         fields["cpu_share"] = fields["cpu_cores"] / fields["cores"]
     if outcome.tracked:
         fields |= _of_steps(outcome, plan, unit_order)
@@ -82,7 +87,7 @@ def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[s
     counted = [_counted_steps(recorder.series[unit], plan.warmup) for recorder in outcome.tracked]
     durations = [seconds for steps in counted for seconds in steps.durations]
     waits = [seconds for steps in counted for seconds in steps.waits]
-    total = math.fsum(durations)
+    total = math.fsum(steps.covered for steps in counted)
     fields: dict[str, Any] = {
         "steps": len(durations),
         "warmup": sum(steps.warmup for steps in counted),
@@ -92,7 +97,8 @@ def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[s
     }
     if total <= 0:
         return fields
-    rate = statistics.rate_of_steps(durations)
+    overlap = math.fsum(durations) / total
+    rate = statistics.rate_of_steps([seconds / overlap for seconds in durations])
     share = basic.fmean(steps.share for steps in counted)
     units = {
         name: outcome.counts[name] * len(counted) * share / total
@@ -112,7 +118,7 @@ def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[s
         "throughput_low": None if rate.low is None else rate.low * scale,
         "throughput_high": None if rate.high is None else rate.high * scale,
         "seconds": basic.median(durations),
-        "wait_share": math.fsum(waits) / total,
+        "wait_share": math.fsum(waits) / math.fsum(durations),
         "parts": _parts(outcome.tracked, counted),
     }
 
@@ -125,7 +131,19 @@ def _counted_steps(series: Series, warmup: int | None) -> _Steps:
     durations = [done - asked for asked, done in zip(series.asked, series.done, strict=True)]
     durations = _spread_over_blocks(durations, series.synced)[warmup:]
     waits = [ready - asked for asked, ready in zip(series.asked, series.ready, strict=True)][warmup:]
-    return _Steps(durations, waits, warmup, series.asked[warmup], (n - warmup) / n)
+    asked, done = series.asked[warmup:], series.done[warmup:]
+    alone = math.fsum(end - start for start, end in zip(asked, done, strict=True))
+    covered = math.fsum(durations) * _covered(asked, done) / alone if alone > 0 else 0.0
+    return _Steps(durations, waits, warmup, min(asked), (n - warmup) / n, covered)
+
+
+def _covered(starts: Sequence[float], ends: Sequence[float]) -> float:
+    """Length of the union of intervals."""
+    total, until = 0.0, -math.inf
+    for start, end in sorted(zip(starts, ends, strict=True)):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def _spread_over_blocks(durations: list[float], synced: list[int]) -> list[float]:
@@ -147,7 +165,8 @@ def _other_counts(recorder: Recorder, unit: str, steps: _Steps) -> dict[str, flo
         inside = [i for i in range(len(series)) if series.asked[i] >= steps.start]
         counts[name] = counts.get(name, 0.0) + len(inside)
         for further, values in series.counts.items():
-            counts[further] = counts.get(further, 0.0) + math.fsum(values[i] for i in inside)
+            known = math.fsum(values[i] for i in inside if i < len(values))
+            counts[further] = counts.get(further, 0.0) + known
     return counts
 
 
@@ -167,14 +186,18 @@ def _warnings(outcome: Outcome, fields: dict[str, Any]) -> Iterable[str]:
     counted = fields.get("steps") or fields["runs"]
     kind = "steps" if fields.get("steps") else "runs"
     if 0 < counted < statistics.FEWEST:
-        yield (
-            f"only {counted} {kind} counted: fewer than {statistics.FEWEST} have no 95 % interval; "
-            + (
-                "track more steps"
-                if kind == "steps"
-                else f"give --runs {statistics.FEWEST + 1} or a larger --budget"
+        few = kind if counted > 1 else kind.removesuffix("s")
+        cure = "track more steps"
+        if kind == "runs":
+            cure = f"give --runs {statistics.FEWEST + 1} or a larger --budget"
+        yield f"only {counted} {few} counted: fewer than {statistics.FEWEST} have no 95 % interval; {cure}"
+    if outcome.tracked and "units" in fields:
+        unit = next(iter(outcome.tracked[0].series))
+        if math.fsum(fields["times"]) * fields["units"][unit] > OVERLAP * fields["steps"]:
+            yield (
+                f"loops over {unit!r} ran inside or beside each other: throughput counts all of their "
+                "steps; give an inner loop a unit of its own"
             )
-        )
     if kind == "runs" and 0 < fields.get("seconds", 1.0) < SHORT_RUN_SECONDS:
         yield "a run is so short that the measuring itself counts: put a loop into the cell"
     if outcome.printed.dropped:

@@ -21,15 +21,21 @@ class Printed:
 
 
 class _Limited:
-    """Stands in for a text stream and passes on the first characters only."""
+    """Stands in for a text stream and passes on the first characters only.
+
+    Whoever keeps it (a logging handler made inside) writes to the stream itself once `limit` is None.
+    """
 
     def __init__(self, stream: Any, limit: int, printed: Printed) -> None:
         self._stream = stream
-        self._limit = limit
         self._printed = printed
+        self.limit: int | None = limit
 
     def write(self, text: str) -> int:
-        room = self._limit - self._printed.written
+        if self.limit is None:
+            self._stream.write(text)
+            return len(text)
+        room = self.limit - self._printed.written
         self._printed.written += len(text)
         if room >= len(text):
             self._stream.write(text)
@@ -72,11 +78,12 @@ def _shell() -> Any:
 @contextlib.contextmanager
 def limited(printed: Printed, limit: int = SHOWN_CHARACTERS) -> Iterator[None]:
     """Let what is printed inside appear, up to ``limit`` characters."""
-    with (
-        contextlib.redirect_stdout(_Limited(sys.stdout, limit, printed)),
-        contextlib.redirect_stderr(_Limited(sys.stderr, limit, printed)),
-    ):
-        yield
+    out, err = (_Limited(stream, limit, printed) for stream in (sys.stdout, sys.stderr))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            yield
+    finally:
+        out.limit = err.limit = None
 
 
 @contextlib.contextmanager

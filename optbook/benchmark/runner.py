@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import statistics
 import sys
 from collections.abc import Callable, Mapping
@@ -120,10 +121,14 @@ class Execution:
         self.progress = progress
         self.outcome = Outcome()
         self._loops = _CpuWindow(clock.now)
-        self._modules = len(sys.modules)
+        self._imported = False
+        self._pid = os.getpid()
 
     def execute(self) -> Outcome:
-        """Run the workload as planned. An exception of the workload ends it and is kept in the outcome."""
+        """Run the workload as planned. An exception of the workload ends it and is kept in the outcome.
+
+        What a forked child raises is passed on, so that the measurement stays the parent's.
+        """
         if active() is not None:
             raise OptbookError("a measurement is running already: don't measure inside a measured workload")
         gc.collect()
@@ -131,21 +136,23 @@ class Execution:
             try:
                 self._measure()
             except BaseException as exception:
+                if os.getpid() != self._pid:
+                    raise
                 self.outcome.exception = exception
         self.outcome.memory = memory.result
         return self.outcome
 
     def _measure(self) -> None:
         outcome, plan = self.outcome, self.plan
-        whole = _CpuWindow(self.clock.now)
-        whole.start()
+        of_children = cpu.descendants_seconds()
+        modules = len(sys.modules)
         first = self._run_once(output.limited(outcome.printed))
-        whole.stop()
+        self._imported = len(sys.modules) != modules
         if outcome.tracked:
             self._repeat_tracked()
         elif plan.runs == 1 or (plan.runs is None and plan.warmup is None and first.seconds >= plan.budget):
             self._keep(first)
-            outcome.cpu_seconds, outcome.cpu_window = whole.seconds, first.seconds
+            self._add_cpu(cpu.descendants_seconds() - of_children)
         else:
             self._repeat(first)
 
@@ -159,9 +166,12 @@ class Execution:
             own, start = cpu.own_seconds(), clock.now()
             try:
                 self.workload.run()
+                if os.getpid() != self._pid:
+                    raise OptbookError("a forked child left the workload: end it there with os._exit(0)")
                 clock.synchronize()
             finally:
                 run = _Run(clock.now() - start, cpu.own_seconds() - own, recorder)
+                recorder.close()
                 self._note_tracked(run)
         self._count_units()
         return run
@@ -214,7 +224,7 @@ class Execution:
             outcome.warmup_times.append(first.seconds)
         else:
             self._keep(first)
-        tree, own = cpu.tree_seconds(), cpu.own_seconds()
+        of_children = cpu.descendants_seconds()
         started = self.clock.now()
         try:
             while self._wants_more(self.clock.now() - started):
@@ -234,16 +244,18 @@ class Execution:
             )
             raise
         finally:
-            of_children = (cpu.tree_seconds() - tree) - (cpu.own_seconds() - own)
-            outcome.cpu_seconds = (outcome.cpu_seconds or 0.0) + max(0.0, of_children)
+            self._add_cpu(cpu.descendants_seconds() - of_children)
 
     def _keep(self, run: _Run) -> None:
         outcome = self.outcome
         outcome.times.append(run.seconds)
-        outcome.cpu_seconds = (outcome.cpu_seconds or 0.0) + run.own_cpu
+        self._add_cpu(run.own_cpu)
         outcome.cpu_window += run.seconds
         for name, spans in run.recorder.spans.items():
             outcome.parts[name] = outcome.parts.get(name, 0.0) + sum(spans.durations)
+
+    def _add_cpu(self, seconds: float) -> None:
+        self.outcome.cpu_seconds = (self.outcome.cpu_seconds or 0.0) + seconds
 
     def _wants_more(self, elapsed: float) -> bool:
         plan, outcome = self.plan, self.outcome
@@ -259,7 +271,7 @@ class Execution:
 
     def _refused(self, first: float, later: float) -> bool:
         """Whether a later run did next to nothing, unless the first had one-off work such as imports."""
-        if first < USED_UP_SECONDS or later > first * USED_UP_SHARE or len(sys.modules) != self._modules:
+        if first < USED_UP_SECONDS or later > first * USED_UP_SHARE or self._imported:
             return False
         self.outcome.times.append(later)
         self.outcome.void = (

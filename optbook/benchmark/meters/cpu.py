@@ -17,11 +17,15 @@ def tree_seconds() -> float:
     living child's own counter moves to its parent's counter when the child is reaped. Where the
     system keeps no counter for reaped children (Windows), those that ended are missing.
     """
+    return own_seconds() + descendants_seconds()
+
+
+def descendants_seconds() -> float:
+    """CPU seconds used so far by the descendants that live now, in ticks of the system's clock (10 ms)."""
     import psutil
 
-    own = psutil.Process()
-    total = _with_reaped(own)
-    for child in own.children(recursive=True):
+    total = 0.0
+    for child in psutil.Process().children(recursive=True):
         try:
             total += _with_reaped(child)
         except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
