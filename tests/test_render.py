@@ -68,7 +68,7 @@ def test_hostile_text_stays_text() -> None:
     e = FULL.replace(label=bad, error=bad, stubs=bad, unit=bad, units={bad: 1.0}, parts={bad: 1.0},
                      metrics={bad: 1.0}, warnings=(bad,), status="failed")  # fmt: skip
     assert set(Tags(render.as_html(e)).tags) <= {
-        "div", "table", "tr", "th", "td", "ul", "li", "svg", "title", "g", "circle", "line", "tbody",
+        "div", "table", "tr", "th", "td", "ul", "li", "svg", "title", "g", "circle", "line", "text", "tbody",
     }  # fmt: skip
     assert "\x00" not in render.as_text(e)
     assert len(render.as_text(e.replace(label="y" * 10_000)).splitlines()[0]) < 250
@@ -79,8 +79,9 @@ def test_the_strip_keeps_spikes_and_says_in_words_what_it_shows() -> None:
     times[5_000] = 0.1
     picture = render.strip(times, "run")
     assert picture.count("<circle") <= render.STRIP_POINTS
-    assert 'cy="2.0"' in picture  # the slowest, at the top
+    assert 'cy="3.0"' in picture  # the slowest, at the top
     assert "10000 runs in their order, from 0 to 100 ms" in picture
+    assert ">100 ms</text>" in picture
     assert render.strip([1.0], "run") == ""
     assert "nan" not in render.strip([0.0, 0.0], "run")
 

@@ -54,6 +54,7 @@ def test_the_filter_filters_table_and_plot(log: Log) -> None:
 def test_the_unit_changes_the_plot(log: Log) -> None:
     board = Dashboard(log)
     assert [name for name, _ in board.unit.options] == ["latest", "batch", "image", "run"]
+    assert board.unit.index == 0
     assert "batches/s" in board.plot.value
     board.unit.value = "image"
     assert "images/s" in board.plot.value

@@ -9,7 +9,7 @@ from optbook import formatting as write
 from optbook.experiments.record import Experiment
 
 STRIP_POINTS = 160
-STRIP_WIDTH, STRIP_HEIGHT = 480, 44
+STRIP_WIDTH, STRIP_HEIGHT, STRIP_SCALE = 480, 48, 80
 LONGEST_LABEL = 200
 
 _STYLE = (
@@ -130,7 +130,7 @@ def as_html(experiment: Experiment) -> str:
     warnings = "".join(f"<li>{escape(one_line(warning, 500))}</li>" for warning in experiment.warnings)
     notes = f'<ul style="margin:4px 0 0;padding-left:1.4em;{_FAINT}">{warnings}</ul>' if warnings else ""
     return (
-        f'<div class="optbook-experiment" style="{_STYLE}">'
+        f'<div class="optbook-experiment" style="{_STYLE};margin-top:4px">'
         f'<div style="font-weight:600;color:{colour};margin-bottom:2px">{escape(headline(experiment))}</div>'
         f'<table style="border-collapse:collapse;margin:0">{body}</table>'
         f"{strip(experiment.times, 'step' if experiment.steps else 'run')}{notes}</div>"
@@ -145,24 +145,31 @@ def strip(times: Sequence[float], kind: str) -> str:
     top = max(heights) or 1.0
     median = sorted(times)[len(times) // 2]
     step = STRIP_WIDTH / len(heights)
-    inner = STRIP_HEIGHT - 4
+    radius = 2.4 if len(heights) <= 40 else 1.6
+    inner = STRIP_HEIGHT - 6
 
     def y(value: float) -> float:
-        return 2 + inner * (1 - value / top)
+        return 3 + inner * (1 - value / top)
 
     dots = "".join(
-        f'<circle cx="{(i + 0.5) * step:.1f}" cy="{y(height):.1f}" r="1.6"/>'
+        f'<circle cx="{(i + 0.5) * step:.1f}" cy="{y(height):.1f}" r="{radius}"/>'
         for i, height in enumerate(heights)
     )
     words = (
         f"{len(times)} {write.plural(kind)} in their order, from 0 to {write.seconds(max(times))}; "
         f"the line is the median, {write.seconds(median)}"
     )
+    scale = "".join(
+        f'<text x="{STRIP_WIDTH + 6}" y="{height}">{escape(text)}</text>'
+        for text, height in ((write.seconds(max(times)), 10), ("0", STRIP_HEIGHT))
+    )
+    width = STRIP_WIDTH + STRIP_SCALE
     return (
-        f'<svg role="img" aria-label="{escape(words)}" width="{STRIP_WIDTH}" height="{STRIP_HEIGHT}" '
-        f'viewBox="0 0 {STRIP_WIDTH} {STRIP_HEIGHT}" style="display:block;max-width:100%;margin-top:4px">'
+        f'<svg role="img" aria-label="{escape(words)}" width="{width}" height="{STRIP_HEIGHT}" '
+        f'viewBox="0 0 {width} {STRIP_HEIGHT}" style="display:block;max-width:100%;margin-top:4px">'
         f"<title>{escape(words)}</title>"
         f'<g style="fill:var(--jp-brand-color1,#0072b2)">{dots}</g>'
+        f'<g style="fill:var(--jp-ui-font-color2,gray);font-size:11px">{scale}</g>'
         f'<line x1="0" x2="{STRIP_WIDTH}" y1="{y(median):.1f}" y2="{y(median):.1f}" '
         f'style="stroke:var(--jp-ui-font-color2,gray);stroke-width:1;stroke-dasharray:4 3"/>'
         f'<line x1="0" x2="{STRIP_WIDTH}" y1="{STRIP_HEIGHT - 1}" y2="{STRIP_HEIGHT - 1}" '

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAST = 20
 _STYLE = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:var(--jp-ui-font-size1,13px);"
-    "color:var(--jp-ui-font-color1,currentColor)"
+    "color:var(--jp-ui-font-color1,currentColor);line-height:1.3"
 )
 _FAINT = "color:var(--jp-ui-font-color2,gray)"
 _HEADS = ("#", "label", "status", "throughput", "±", "seconds", "× first", "CPU", "memory", "stubs", "!")
@@ -203,7 +203,7 @@ def table_html(frame: pd.DataFrame, last: int = LAST) -> str:
     more = _more(frame, last)
     return (
         '<div style="overflow-x:auto">'
-        '<table style="border-collapse:collapse;margin:0 0 6px;font-size:inherit">'
+        '<table style="border-collapse:collapse;margin:0 0 6px;font-size:inherit;line-height:1.3">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         + (f'<div style="{_FAINT}">{escape(more)}</div>' if more else "")
     )

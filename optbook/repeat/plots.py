@@ -65,6 +65,7 @@ def progress(frame: pd.DataFrame, unit: str | None = None) -> Figure:
         _label_bests(axes, found)
     handles, labels = axes.get_legend_handles_labels()
     if len(handles) > 1:
+        handles = [each[0] if isinstance(each, tuple) else each for each in handles]  # no error bars there
         plain: dict[str, Any] = {"ncols": 3, "frameon": False, "labelcolor": INK, "fontsize": 9}
         figure.legend(handles, labels, loc="outside lower center", **plain)
     if not found:

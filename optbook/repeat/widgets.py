@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PERIOD = 1.0
-LATEST = "latest"
+LATEST = ("latest", "")  # a value of None would show as an empty box
 
 
 class Dashboard:
@@ -39,7 +39,7 @@ class Dashboard:
         self.filter = widgets.Text(
             description="Label", placeholder="show labels that contain …", continuous_update=True
         )
-        self.unit = widgets.Dropdown(description="Unit", options=[(LATEST, None)], value=None)
+        self.unit = widgets.Dropdown(description="Unit", options=[LATEST], value="")
         self.status = widgets.HTML()
         self.table = widgets.HTML()
         self.plot = widgets.HTML()
@@ -84,11 +84,11 @@ class Dashboard:
             self.status.value = _line(str(error))
             return
         self._seen = now
-        units = [(LATEST, None), *((unit, unit) for unit in known_units(self._frame))]
+        units = [LATEST, *((unit, unit) for unit in known_units(self._frame))]
         if tuple(self.unit.options) != tuple(units):
             chosen = self.unit.value
             self.unit.options = units
-            self.unit.value = chosen if chosen in [value for _, value in units] else None
+            self.unit.value = chosen if chosen in [value for _, value in units] else ""
         self._show()
 
     def _show(self, change: Any = None) -> None:
