@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from optbook.benchmark.meters import cpu, memory
+from optbook.benchmark.meters import cgroup, cpu, memory
 
 SPIKE = 256 * 2**20
 
@@ -43,29 +43,9 @@ def test_cpu_seconds_of_a_child_that_lives() -> None:
         child.kill()
 
 
-def test_usable_cores_are_limited_by_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    v2 = tmp_path / "cpu.max"
-    v2.write_text("50000 100000\n")
-    assert cpu.cgroup_quota(v2, tmp_path) == 0.5
-    monkeypatch.setattr(cpu, "cgroup_quota", lambda: 0.5)
+def test_usable_cores_are_limited_by_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup, "cpu_quota", lambda: 0.5)
     assert cpu.usable_cores() == 0.5
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu.max": ""}, None),
-        ({"cpu.max": "1 0"}, None),
-        ({}, None),
-        ({"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000"}, 1.5),
-        ({"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, None),
-    ],
-)
-def test_quota_files_of_every_kind(tmp_path: Path, files: dict[str, str], cores: float | None) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    assert cpu.cgroup_quota(tmp_path / "cpu.max", tmp_path) == cores
 
 
 def short_spike() -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
-_CGROUP_V2 = Path("/sys/fs/cgroup/cpu.max")
-_CGROUP_V1 = Path("/sys/fs/cgroup/cpu")
+from optbook.benchmark.meters import cgroup
 
 
 def tree_seconds() -> float:
@@ -54,19 +52,5 @@ def own_seconds() -> float:
 def usable_cores() -> float:
     """Cores this process may use: its affinity, limited by the container's quota (may be half a core)."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = cgroup_quota()
+    quota = cgroup.cpu_quota()
     return float(affinity) if quota is None else min(float(affinity), quota)
-
-
-def cgroup_quota(v2: Path = _CGROUP_V2, v1: Path = _CGROUP_V1) -> float | None:
-    """The container's CPU quota in cores; None where there is none or it can't be read."""
-    try:
-        if v2.exists():
-            limit, period = v2.read_text().split()[:2]
-        else:
-            limit = (v1 / "cpu.cfs_quota_us").read_text().strip()
-            period = (v1 / "cpu.cfs_period_us").read_text().strip()
-        cores = float(limit) / float(period)
-    except (OSError, ValueError, ZeroDivisionError):
-        return None
-    return cores if cores > 0 else None

@@ -139,10 +139,8 @@ class Nvml:
         answer = self.ask("what lowers the clock", read, handle)
         mask = 0 if answer is None else int(answer)
         for name, words in _REASONS.items():
-            bit = getattr(library, f"nvmlClocksEventReason{name}", None)
-            if bit is None:
-                bit = getattr(library, f"nvmlClocksThrottleReason{name}", 0)
-            if mask & int(bit):
+            bit = int(getattr(library, f"nvmlClocksEventReason{name}", 0))
+            if mask & (bit or int(getattr(library, f"nvmlClocksThrottleReason{name}", 0))):
                 yield words
 
 
