@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import functools
 import re
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +32,12 @@ from optbook.optimize.rebind import Keeper
 from optbook.settings import OptBook
 
 MAGICS = ("bench", "setup", "compare", "progress", "optbook", "check")
-_PACKAGE = Path(__file__).parent
+_NOT_THE_USERS = (
+    Path(__file__).parent,
+    Path(asyncio.__file__).parent,
+    Path(ast.__file__),
+    Path(threading.__file__),
+)
 UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
 
 
@@ -44,18 +52,25 @@ def _one_line_errors(magic: Callable[..., Any]) -> Callable[..., Any]:
         except OptbookError as error:
             raise UsageError(str(error)) from None
         except BaseException as error:
-            error.__traceback__ = _from_users_code(error.__traceback__)
+            error.__traceback__ = _from_users_code(error)
             raise
 
     return wrapped
 
 
-def _from_users_code(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback from the first frame outside of this package on; all of it if there is none."""
-    inner = trace
-    while inner is not None and Path(inner.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
+def _from_users_code(error: BaseException) -> TracebackType | None:
+    """The part of the traceback from the first frame outside of this package on.
+
+    If there is none, all of it; but nothing for code that could not be compiled.
+    """
+    inner = error.__traceback__
+    while inner is not None and any(
+        Path(inner.tb_frame.f_code.co_filename).is_relative_to(place) for place in _NOT_THE_USERS
+    ):
         inner = inner.tb_next
-    return inner or trace
+    if inner is None and not isinstance(error, SyntaxError):
+        return error.__traceback__
+    return inner
 
 
 @magics_class
@@ -195,7 +210,12 @@ class OptbookMagics(Magics):
         yield from self._named(options.unit, "--unit")
 
     def _setup(self, text: str) -> Cell:
-        return Cell(self._setups.get(text, text), self._shell, silent=True)
+        try:
+            return Cell(self._setups.get(text, text), self._shell, silent=True)
+        except SyntaxError as error:
+            raise UsageError(
+                f"--setup got {text!r}: {error.msg}; give a statement, or the name of a %%setup cell"
+            ) from None
 
     @no_var_expand
     @cell_magic

@@ -137,6 +137,45 @@ def test_lines_are_right_below_blank_lines_and_a_comment_above(run: Run) -> None
     assert traceback.extract_tb(result.error_in_exec.__traceback__)[-1].lineno == 7
 
 
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_lines_are_right_below_lines_of_spaces_and_with_either_line_end(run: Run, ends: str) -> None:
+    result = run(ends.join(["%%bench broken", "  ", "", "if True:", "\tx = 1", "\t1 / 0", ""]))
+    assert isinstance(result.error_in_exec, ZeroDivisionError)
+    assert traceback.extract_tb(result.error_in_exec.__traceback__)[-1].lineno == 6
+
+
+@pytest.mark.parametrize("body", ["yield 1", "return 3", "x = (", "await", "if True\n  x"])
+def test_code_that_cannot_be_compiled_is_shown_without_our_own_lines(
+    run: Run, capsys: pytest.CaptureFixture[str], body: str
+) -> None:
+    result = run(f"%%bench broken\n{body}")
+    assert isinstance(result.error_in_exec, SyntaxError)
+    out = capsys.readouterr().out
+    assert "optbook" not in out
+    assert "Cell In[1], line 2" in out
+    assert optbook.log().empty
+
+
+def test_what_an_awaiting_cell_raises_is_shown_without_the_loops_lines(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("import asyncio")
+    result = run("%%bench broken\nawait asyncio.sleep(0)\n1 / 0")
+    frames = traceback.extract_tb(result.error_in_exec.__traceback__)
+    assert not [frame for frame in frames if "asyncio" in frame.filename]
+    assert frames[-1].lineno == 3
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit"])
+def test_an_interrupt_or_exit_in_a_metric_loses_nothing(run: Run, raised: str) -> None:
+    run(f"def metric(): raise {raised}")
+    with pytest.warns(UserWarning, match="To exit") if raised.startswith("System") else _nothing():
+        assert not run("%%bench kept --metric acc=metric() --runs 3\nx = 1").success
+    row = latest()
+    assert (row.label, row.status, row.runs) == ("kept", "ok", 2)
+    assert f"no metrics: {raised}" in row.warnings
+
+
 @pytest.mark.parametrize(
     ("raised", "status"), [("KeyboardInterrupt", "interrupted"), ("SystemExit(3)", "failed")]
 )
@@ -213,6 +252,7 @@ def test_help_says_what_there_is(run: Run, capsys: pytest.CaptureFixture[str]) -
         ("%%bench --metric acc\nx = 1", "write name=expression, such as acc=accuracy(model)"),
         ("%%bench --metric 2a=1\nx = 1", "write name=expression"),
         ("%%bench -o 2x\nx = 1", "-o got '2x': give the name of a variable"),
+        ("%%bench --setup 'x = ('\nx = 1", "--setup got 'x = (': '(' was never closed; give a statement"),
         ("%%bench label\n   \n", "the cell is empty"),
         ("%bench x = 1", "write %%bench on its first line"),
         ("%%setup 3\nx = 1", "%%setup got '3': give a name"),

@@ -71,3 +71,14 @@ def test_torch_is_described_only_where_it_is_in_use(monkeypatch: pytest.MonkeyPa
     assert found["seed"] == -5
     assert found["flags"]["threads"] == str(torch.get_num_threads())
     assert found["versions"]["torch"].startswith("2.")
+
+
+def test_a_working_directory_that_is_gone_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    found = origin.origin()
+    assert (found["git_revision"], found["git_dirty"], found["modules_hash"]) == ("", None, "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import itertools
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -89,7 +90,7 @@ def _line_for_line(source: str, shell: Any) -> str:
 
     The magic itself is the first line, and IPython's transformation drops leading blank lines.
     """
-    blank = len(source) - len(source.lstrip("\n"))
+    blank = len(list(itertools.takewhile(lambda line: not line.strip(), source.splitlines())))
     return "\n" * (1 + blank) + str(shell.transform_cell(source))
 
 

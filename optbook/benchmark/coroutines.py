@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import ctypes
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+LOOK_EVERY_SECONDS = 0.1
+"""Windows delivers an interrupt only between two waits."""
+CANCEL_SECONDS = 1.0
 
 
 def run(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -14,7 +20,7 @@ def run(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
     In a notebook the kernel's loop runs in this thread, and a thread has one running loop at most:
     the new loop then gets a thread of its own. What is tied to the kernel's loop can't be awaited
-    there. An interrupt cancels the coroutine.
+    there. An interrupt cancels the coroutine, and stops it where it does not await either.
     """
     try:
         asyncio.get_running_loop()
@@ -26,6 +32,7 @@ def run(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     loop = asyncio.new_event_loop()
     result: dict[str, Any] = {}
+    finished = threading.Event()
 
     def target() -> None:
         try:
@@ -33,18 +40,36 @@ def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
                 result["value"] = runner.run(start())
         except BaseException as exception:
             result["exception"] = exception
+        finally:
+            finished.set()
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(target,), name="optbook-await")
     thread.start()
     try:
-        thread.join()
-    except KeyboardInterrupt:
-        loop.call_soon_threadsafe(_cancel_all, loop)
-        thread.join()
+        _wait_for(finished)
+    except KeyboardInterrupt as interrupt:
+        _stop(loop, thread, finished)
+        if "exception" in result:
+            interrupt.__traceback__ = result["exception"].__traceback__
         raise
     if "exception" in result:
         raise result["exception"]
     return result["value"]
+
+
+def _wait_for(event: threading.Event) -> None:
+    """Wait; unlike ``Thread.join`` this may be interrupted and called again (before Python 3.13)."""
+    while not event.wait(LOOK_EVERY_SECONDS):
+        pass
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, finished: threading.Event) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop may have ended and be closed by now
+        loop.call_soon_threadsafe(_cancel_all, loop)
+    if not finished.wait(CANCEL_SECONDS):
+        interrupt = ctypes.py_object(KeyboardInterrupt)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), interrupt)
+        _wait_for(finished)
 
 
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:

@@ -23,7 +23,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 def origin() -> dict[str, Any]:
     """The fields of an experiment that say where it came from."""
-    revision, dirty = _git(os.getcwd())
+    revision, dirty = _git()
     return {
         "notebook": notebook_name(),
         "session": _session(os.getpid()),
@@ -50,12 +50,10 @@ def _session(pid: int) -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _git(folder: str) -> tuple[str, bool | None]:
+def _git() -> tuple[str, bool | None]:
     def ask(*words: str) -> str:
         command = ["git", "--no-optional-locks", *words]
-        done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=GIT_SECONDS, check=True
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
         return done.stdout.strip()
 
     try:
@@ -70,7 +68,10 @@ def _git(folder: str) -> tuple[str, bool | None]:
 
 def _local_modules_hash() -> str:
     """Hash of the imported modules that lie below the working directory and are not installed."""
-    here = Path.cwd().resolve()
+    try:
+        here = Path.cwd().resolve()
+    except FileNotFoundError:  # the working directory is gone
+        return ""
     installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")]
     digest, seen = hashlib.sha256(), False
     for name, module in sorted(sys.modules.copy().items()):
