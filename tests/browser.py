@@ -220,7 +220,7 @@ class Chapter:
         self._menu_item("Theme").click()
         self._menu_item(f"JupyterLab {name}").click()
         light = str(name == "Light").lower()
-        self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for()
+        self.page.locator(f'body[data-jp-theme-light="{light}"]').wait_for(state="attached")
 
     def _menu_item(self, text: str) -> Locator:
         return self.page.locator(".lm-Menu-itemLabel").get_by_text(text, exact=True)
