@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from optbook.benchmark import statistics
+from optbook.benchmark import noise, statistics
 from optbook.benchmark.meters import cpu
 from optbook.benchmark.recorder import Recorder, Series
 from optbook.benchmark.runner import Outcome, Plan
@@ -29,9 +29,15 @@ class _Steps:
     waits: list[float]
     warmup: int
     start: float
+    counted: list[int]
+    void: list[tuple[float, float]]
     share: float
     covered: float
     """Seconds in which at least one step ran: less than their sum where loops are nested or in threads."""
+
+    def contains(self, moment: float) -> bool:
+        """Whether a moment lies after the warm-up, and in no step in which something was compiled."""
+        return moment >= self.start and not any(start <= moment <= end for start, end in self.void)
 
 
 def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dict[str, Any]:
@@ -57,7 +63,11 @@ def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dic
         fields |= _of_steps(outcome, plan, unit_order)
     elif outcome.times:
         fields |= _of_runs(outcome, unit_order)
-    fields["warnings"] = tuple(_warnings(outcome, fields))
+    seen = noise.judge(fields["times"], outcome.probes)
+    fields |= {"noise_drift": seen.drift, "noise_machine": seen.machine, "noise_modes": seen.modes}
+    kind = "steps" if outcome.tracked else "runs"
+    doubtful = fields.pop("noise_doubtful", False)
+    fields["warnings"] = (*_warnings(outcome, fields, doubtful), *seen.sentences(kind))
     return fields
 
 
@@ -98,7 +108,8 @@ def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[s
     if total <= 0:
         return fields
     overlap = math.fsum(durations) / total
-    rate = statistics.rate_of_steps([seconds / overlap for seconds in durations])
+    steps_rate = statistics.rate_of_steps([seconds / overlap for seconds in durations])
+    rate = steps_rate.rate
     share = basic.fmean(steps.share for steps in counted)
     units = {
         name: outcome.counts[name] * len(counted) * share / total
@@ -119,6 +130,8 @@ def _of_steps(outcome: Outcome, plan: Plan, unit_order: Sequence[str]) -> dict[s
         "throughput_high": None if rate.high is None else rate.high * scale,
         "seconds": basic.median(durations),
         "wait_share": math.fsum(waits) / math.fsum(durations),
+        "noise_correlation": steps_rate.correlation,
+        "noise_doubtful": steps_rate.doubtful,
         "parts": _parts(outcome.tracked, counted),
     }
 
@@ -129,12 +142,15 @@ def _counted_steps(series: Series, warmup: int | None) -> _Steps:
         warmup = min(MOST_WARMUP_STEPS, max(1, n // 10)) if n > 1 else 0
     warmup = min(warmup, n - 1)
     durations = [done - asked for asked, done in zip(series.asked, series.done, strict=True)]
-    durations = _spread_over_blocks(durations, series.synced)[warmup:]
-    waits = [ready - asked for asked, ready in zip(series.asked, series.ready, strict=True)][warmup:]
-    asked, done = series.asked[warmup:], series.done[warmup:]
+    durations = _spread_over_blocks(durations, series.synced)
+    counted = [i for i in range(warmup, n) if i not in series.compiled] or list(range(warmup, n))
+    void = [(series.asked[i], series.done[i]) for i in series.compiled if i >= warmup]
+    durations = [durations[i] for i in counted]
+    waits = [series.ready[i] - series.asked[i] for i in counted]
+    asked, done = [series.asked[i] for i in counted], [series.done[i] for i in counted]
     alone = math.fsum(end - start for start, end in zip(asked, done, strict=True))
     covered = math.fsum(durations) * _covered(asked, done) / alone if alone > 0 else 0.0
-    return _Steps(durations, waits, warmup, min(asked), (n - warmup) / n, covered)
+    return _Steps(durations, waits, warmup, min(asked), counted, void, len(counted) / n, covered)
 
 
 def _covered(starts: Sequence[float], ends: Sequence[float]) -> float:
@@ -157,12 +173,13 @@ def _spread_over_blocks(durations: list[float], synced: list[int]) -> list[float
 
 def _other_counts(recorder: Recorder, unit: str, steps: _Steps) -> dict[str, float]:
     counts = {
-        name: math.fsum(values[steps.warmup :]) for name, values in recorder.series[unit].counts.items()
+        name: math.fsum(values[i] for i in steps.counted if i < len(values))
+        for name, values in recorder.series[unit].counts.items()
     }
     for name, series in recorder.series.items():
         if name == unit:
             continue
-        inside = [i for i in range(len(series)) if series.asked[i] >= steps.start]
+        inside = [i for i, asked in enumerate(series.asked) if steps.contains(asked)]
         counts[name] = counts.get(name, 0.0) + len(inside)
         for further, values in series.counts.items():
             known = math.fsum(values[i] for i in inside if i < len(values))
@@ -174,15 +191,15 @@ def _parts(recorders: Iterable[Recorder], counted: Iterable[_Steps]) -> dict[str
     parts: dict[str, float] = {}
     for recorder, steps in zip(recorders, counted, strict=True):
         for name, spans in recorder.spans.items():
-            parts[name] = parts.get(name, 0.0) + _since(spans.starts, spans.durations, steps.start)
+            parts[name] = parts.get(name, 0.0) + _inside(spans.starts, spans.durations, steps)
     return parts
 
 
-def _since(starts: array[float], durations: array[float], start: float) -> float:
-    return math.fsum(seconds for began, seconds in zip(starts, durations, strict=True) if began >= start)
+def _inside(starts: array[float], durations: array[float], steps: _Steps) -> float:
+    return math.fsum(d for start, d in zip(starts, durations, strict=True) if steps.contains(start))
 
 
-def _warnings(outcome: Outcome, fields: dict[str, Any]) -> Iterable[str]:
+def _warnings(outcome: Outcome, fields: dict[str, Any], doubtful: bool) -> Iterable[str]:
     counted = fields.get("steps") or fields["runs"]
     kind = "steps" if fields.get("steps") else "runs"
     if 0 < counted < statistics.FEWEST:
@@ -200,6 +217,16 @@ def _warnings(outcome: Outcome, fields: dict[str, Any]) -> Iterable[str]:
             )
     if kind == "runs" and 0 < fields.get("seconds", 1.0) < SHORT_RUN_SECONDS:
         yield "a run is so short that the measuring itself counts: put a loop into the cell"
+    if doubtful:
+        yield (
+            f"neighbouring steps depend on each other (correlation {fields['noise_correlation']:.2f}): the "
+            "interval may be too narrow; track more steps"
+        )
+    if outcome.void_runs:
+        yield (
+            f"torch.compile compiled in {outcome.void_runs} of the {kind}: those are not counted; "
+            "if it happens again and again, shapes or flags change from one to the next"
+        )
     if outcome.printed.dropped:
         yield f"the cell printed {outcome.printed.written} characters: only the first million are shown"
     if outcome.repeated.written or outcome.repeated.displays_dropped:

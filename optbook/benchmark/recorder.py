@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.compilation import compiled_frames
 from optbook.benchmark.quantities import amount
 from optbook.errors import OptionError
 
@@ -34,6 +35,7 @@ class Series:
     done: array[float] = field(default_factory=_doubles)
     synced: list[int] = field(default_factory=list)
     counts: dict[str, array[float]] = field(default_factory=dict)
+    compiled: list[int] = field(default_factory=list)
     startup: float | None = None
 
     def __len__(self) -> int:
@@ -102,6 +104,7 @@ class Recorder:
         if limit is not None and len(series) >= limit:
             return
         now, synchronize, on_step = self.clock.now, self.clock.device(), self._on_step
+        compiled = compiled_frames()
         self._loops(1)
         try:
             if synchronize is not None:
@@ -119,6 +122,9 @@ class Recorder:
                     synchronize()
                     done = synced = now()
                 self._note_step(series, asked, ready, done, _counted(counts, item), at_edge)
+                if compiled_frames() != compiled:
+                    compiled = compiled_frames()
+                    series.compiled.append(len(series) - 1)
                 if on_step is not None:
                     on_step()
                 if limit is not None and len(series) >= limit:

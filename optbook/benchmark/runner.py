@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 
 from optbook.benchmark import output
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.compilation import compiled_frames
 from optbook.benchmark.meters import cpu
 from optbook.benchmark.meters.memory import Memory, PeakMemory
+from optbook.benchmark.noise import Probe
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.recorder import Recorder, active, recording
 from optbook.errors import OptbookError, OptionError
@@ -79,6 +81,8 @@ class Outcome:
     memory: Memory = field(default_factory=lambda: Memory(None, None, None, ""))
     printed: output.Printed = field(default_factory=output.Printed)
     repeated: output.Printed = field(default_factory=output.Printed)
+    probes: list[float] = field(default_factory=list)
+    void_runs: int = 0
     exception: BaseException | None = None
     void: str = ""
 
@@ -109,6 +113,7 @@ class _Run:
     seconds: float
     own_cpu: float
     recorder: Recorder
+    compiled: bool
 
 
 class Execution:
@@ -121,6 +126,7 @@ class Execution:
         self.progress = progress
         self.outcome = Outcome()
         self._loops = _CpuWindow(clock.now)
+        self._probe = Probe()
         self._imported = False
         self._pid = os.getpid()
 
@@ -140,6 +146,7 @@ class Execution:
                     raise
                 self.outcome.exception = exception
         self.outcome.memory = memory.result
+        self.outcome.probes = list(self._probe.times)
         return self.outcome
 
     def _measure(self) -> None:
@@ -158,7 +165,8 @@ class Execution:
 
     def _run_once(self, showing: AbstractContextManager[None]) -> _Run:
         clock, outcome = self.clock, self.outcome
-        recorder = Recorder(clock, self.plan.steps, self._loops.toggle, self.progress.step)
+        recorder = Recorder(clock, self.plan.steps, self._loops.toggle, self._after_step)
+        compilations = compiled_frames()
         self._set_up()
         with showing, recording(recorder):
             outcome.executions += 1
@@ -170,11 +178,18 @@ class Execution:
                     raise OptbookError("a forked child left the workload: end it there with os._exit(0)")
                 clock.synchronize()
             finally:
-                run = _Run(clock.now() - start, cpu.own_seconds() - own, recorder)
+                seconds = clock.now() - start
+                compiled = compiled_frames() != compilations
+                run = _Run(seconds, cpu.own_seconds() - own, recorder, compiled)
                 recorder.close()
                 self._note_tracked(run)
         self._count_units()
         return run
+
+    def _after_step(self) -> None:
+        if self.progress.step is not None:
+            self.progress.step()
+        self._probe.take()
 
     def _set_up(self) -> None:
         if self.workload.setup is None:
@@ -191,6 +206,7 @@ class Execution:
             outcome = self.outcome
             outcome.tracked.append(run.recorder)
             outcome.times.append(run.seconds)
+            outcome.void_runs += sum(len(series.compiled) for series in run.recorder.series.values())
             outcome.cpu_seconds, outcome.cpu_window = self._loops.seconds, self._loops.window
 
     def _count_units(self) -> None:
@@ -234,7 +250,10 @@ class Execution:
                 if len(outcome.warmup_times) < warmup:
                     outcome.warmup_times.append(run.seconds)
                     started = self.clock.now()
+                elif run.compiled:
+                    outcome.void_runs += 1
                 else:
+                    self._probe.take()
                     self._keep(run)
                     self.progress.elapsed(self.clock.now() - started)
         except Exception as exception:

@@ -74,6 +74,11 @@ class Experiment:
     memory_children: float | None = column("peak memory of child processes, summed, in bytes", None)
     memory_method: str = column("how the peak was taken: 'exact' or 'sampled'", "")
 
+    noise_drift: float | None = column("relative change of the times, first third to last; 0 if chance", None)
+    noise_machine: float | None = column("the same of a fixed probe: the machine changed", None)
+    noise_modes: int | None = column("kinds of times: 1, or 2 if they fall into two groups", None)
+    noise_correlation: float | None = column("how much neighbouring steps depend on each other", None)
+
     stubs: str = column("active stubs, joined by commas; empty if none", "")
     warnings: tuple[str, ...] = column("what to keep in mind when reading the figures", ())
 
