@@ -6,7 +6,7 @@ from traitlets import Bool, Float, Int, TraitError, Unicode, validate
 from traitlets.config import SingletonConfigurable
 
 
-class OptBook(SingletonConfigurable):  # type: ignore[misc]
+class OptBook(SingletonConfigurable):
     """Settings of optbook."""
 
     budget = Float(5.0, help="Seconds that the counted runs of one measurement may take.").tag(config=True)
