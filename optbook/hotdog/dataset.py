@@ -137,6 +137,7 @@ def torch_loader(recipe: Recipe, pictures: Sequence[Picture], training: bool) ->
         persistent_workers=recipe.persistent_workers and workers > 0,
         prefetch_factor=recipe.prefetch if workers else None,
         multiprocessing_context=recipe.start_method if workers else None,
+        generator=torch.Generator().manual_seed(recipe.seed),  # else it draws from torch's global chance
     )
 
 

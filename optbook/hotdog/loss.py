@@ -12,7 +12,7 @@ from optbook.hotdog.network import PIXELS_PER_UNIT, Output
 if TYPE_CHECKING:
     from optbook.hotdog.dataset import Batch
 
-SIDES_WEIGHT = 1.0
+SIDES_WEIGHT = 0.25
 
 
 class Losses(NamedTuple):

@@ -114,7 +114,7 @@ class Recipe:
             input_size=128,
             make_loader=torch_loader,
             collate=collate_arrays,
-            batch_size=16,
+            batch_size=8,
             workers=0,
             persistent_workers=False,
             prefetch=2,
@@ -127,14 +127,14 @@ class Recipe:
             log=print_every_step,
             anomaly_detection=True,
             epochs=12,
-            lr=0.01,
+            lr=0.008,
             seed=0,
             inference_batch_size=1,
             inference_mode=False,
             find=every_hot_cell,
             suppress=suppress_one_by_one,
             threshold=0.4,
-            overlap=0.3,
+            overlap=0.5,
         )
 
     def replace(self, **changes: Any) -> Recipe:

@@ -16,7 +16,7 @@ from optbook.hotdog.network import STRIDE
 
 # A hot dog's Gaussian spreads over this share of its box, but never over less than this many cells.
 SPREAD = 1 / 8
-LEAST_SPREAD = 0.6
+LEAST_SPREAD = 0.9
 # Cells where the heat exceeds this learn the distances too, so that a box found beside the centre fits too.
 CLOSE_ENOUGH = 0.3
 
