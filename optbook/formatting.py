@@ -52,6 +52,14 @@ def bytes_(value: float | None) -> str:
     return f"{round(value)} B"
 
 
+def flops(value: float | None) -> str:
+    """Floating-point operations per second, in decimal units: ``240 GFLOP/s``."""
+    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value is not None and value >= scale:
+            return f"{number(value / scale)} {prefix}FLOP/s"
+    return f"{number(value)} FLOP/s"
+
+
 def percent(share: float | None) -> str:
     """A share between 0 and 1, in per cent."""
     if share is None or not math.isfinite(share):

@@ -97,6 +97,7 @@ class OptbookMagics(Magics):
     @argument("--env-steps", help="environment steps that one run does")
     @argument("--unit", action="append", default=[], help="another unit, as name=expression; may be repeated")
     @argument("--metric", action="append", default=[], help="a result worth keeping, as name=expression")
+    @argument("--flops", action="store_true", help="count FLOPs as well, in a further pass over the cell")
     @argument("--simplified", action="append", default=[], help="what a stub made by hand stands in for")
     @argument("-o", dest="output", help="assign the experiment to this variable")
     @argument("-q", "--quiet", action="store_true", help="do not show the result")
@@ -136,6 +137,7 @@ class OptbookMagics(Magics):
             metrics=dict(self._named(options.metric, "--metric")),
             stubs=options.simplified,
             source=cell,
+            flops=options.flops,
         )
         self._kept.add(kept)
         return self._shown(experiment, options.output, quiet)

@@ -33,6 +33,7 @@ def bench(
     metrics: Mapping[str, Quantity] | None = None,
     stubs: Sequence[str] = (),
     source: str = "",
+    flops: bool = False,
     clock: Clock | None = None,
 ) -> Experiment:
     """Measure ``function()``, append the experiment to the log, and return it.
@@ -53,6 +54,8 @@ def bench(
         metrics: results worth keeping beside the time; a function is called once, at the end.
         stubs: what stubs made by hand stand in for; marks the experiment as simplified.
         source: the source of the workload, for the log.
+        flops: count the FLOPs of the workload, in a pass of its own after the measured runs that executes
+            it once more (a few steps where steps are tracked), and hold them against the machine's peak.
         clock: the clock to read.
 
     Returns:
@@ -73,14 +76,15 @@ def bench(
         reset_peak=settings.reset_peak,
     )
     label = label_of(function if label is None else label)
-    function = runnable(function)
+    given, function = function, runnable(function)
     units, metrics = dict(units or {}), dict(metrics or {})
     for name, value in [*units.items(), *metrics.items()]:
         if not callable(value):
             (amount if name in units else metric)(name, value)
     counted = functools.partial(evaluated, units, amount) if units else None
     progress = Progress(label, plan.budget, plan.steps, settings.progress_bar)
-    outcome = Execution(Workload(function, setup, counted), plan, clock or Clock(), progress).execute()
+    workload = Workload(function, setup, counted)
+    outcome = Execution(workload, plan, clock or Clock(), progress).execute()
     fields = figures(outcome, plan, tuple(units))
     problem = outcome.exception
     if problem is None and metrics:
@@ -89,6 +93,11 @@ def bench(
         except BaseException as exception:  # an interrupt or exit too must not lose what was measured
             problem = exception
             fields["warnings"] += (f"no metrics: {str(exception) or type(exception).__name__}",)
+    if flops and problem is None and not outcome.void:
+        from optbook.benchmark.flops import measured
+
+        found, problem = measured(workload, given, outcome, fields, settings.progress_bar)
+        fields |= found
     if outcome.void:
         fields["warnings"] += ("the figures of a void experiment are not to be trusted",)
     experiment = Experiment(

@@ -35,7 +35,7 @@ class Cell:
         code = _line_for_line(source, shell)
         name = shell.compile.cache(code, prompt_number(shell), raw_code=code)
         tree = ast.parse(code, name)
-        self._namespace = shell.user_ns
+        self._namespace: dict[str, Any] = shell.user_ns
         self._silent = silent or source.rstrip().endswith(";")
         self._shown = False
         self._parts: list[CodeType] = []
@@ -50,6 +50,11 @@ class Cell:
         if isinstance(last, ast.Expr):
             expression = ast.Expression(last.value)
             self._value = compile(expression, name, "eval", flags=flags, dont_inherit=True)
+
+    @property
+    def namespace(self) -> dict[str, Any]:
+        """Where the cell's names live."""
+        return self._namespace
 
     @property
     def code(self) -> tuple[CodeType, ...]:

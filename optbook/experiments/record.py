@@ -73,11 +73,38 @@ class Experiment:
     memory_growth: float | None = column("memory_peak less what was resident before, in bytes", None)
     memory_children: float | None = column("peak memory of child processes, summed, in bytes", None)
     memory_method: str = column("how the peak was taken: 'exact' or 'sampled'", "")
+    memory_workers: float | None = column(
+        "own peak growth of worker processes, summed, in bytes: an upper bound",
+        None,
+    )
+    gpu: str = column("the GPUs that were used; 'no GPU', or why nothing is known of them", "")
+    gpu_resident: float | None = column("share of the time in which a kernel was resident on the GPU", None)
+    gpu_memory: float | None = column("peak device memory of this process, in bytes", None)
+    gpu_memory_used: float | None = column("peak device memory of all processes, in bytes", None)
+    gpu_memory_total: float | None = column("memory of the GPUs used, in bytes", None)
+    gpu_allocated: float | None = column(
+        "peak that torch's allocator gave out on the accelerator, in bytes", None
+    )
+    gpu_clock: float | None = column("mean clock of the GPU as a share of its highest", None)
+    gpu_slowed: Mapping[str, float] = column("share of the time in which each cause lowered the clock", None)
 
     noise_drift: float | None = column("relative change of the times, first third to last; 0 if chance", None)
     noise_machine: float | None = column("the same of a fixed probe: the machine changed", None)
     noise_modes: int | None = column("kinds of times: 1, or 2 if they fall into two groups", None)
     noise_correlation: float | None = column("how much neighbouring steps depend on each other", None)
+
+    flops: float | None = column(
+        "floating-point operations per second; see optbook.benchmark.flop_formulas", None
+    )
+    flops_counted: float | None = column("floating-point operations of a run, or of a step", None)
+    flops_share: float | None = column("flops as a share of flops_peak", None)
+    flops_peak: float | None = column("the machine's measured peak for flops_dtype, per second", None)
+    flops_peak_of: str = column("the kernel that reached the peak, and of how many it is the best", "")
+    flops_dtype: str = column("the data type that did most of the counted operations", "")
+    flops_coverage: float | None = column(
+        "share of operator time in operators whose FLOPs were counted", None
+    )
+    flops_note: str = column("how FLOPs were counted, or why they could not be", "")
 
     stubs: str = column("active stubs, joined by commas; empty if none", "")
     warnings: tuple[str, ...] = column("what to keep in mind when reading the figures", ())
@@ -99,7 +126,7 @@ class Experiment:
     source: str = payload("the workload's source; empty if OptBook.store_source is off", "")
 
     def __post_init__(self) -> None:
-        for name in ("units", "metrics", "parts", "versions", "flags"):
+        for name in ("units", "metrics", "parts", "gpu_slowed", "versions", "flags"):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, {})
         if self.status not in STATUSES:

@@ -71,8 +71,41 @@ def _rows(e: Experiment) -> Iterable[tuple[str, str]]:
             "peak memory",
             f"{write.bytes_(e.memory_peak)} ({write.bytes_(e.memory_growth)} more than before{children})",
         )
+    if e.flops_note:
+        yield "FLOPs", _flops(e)
+        yield "", one_line(e.flops_note, 1000) if e.flops is not None else ""
+    if e.memory_workers is not None:
+        at_most = write.bytes_(e.memory_workers)
+        yield "workers' memory", f"{at_most} at most: the sum of each worker's own peak growth"
+    if e.gpu:
+        yield "GPU", "; ".join(_gpu(e))
     for name, value in e.metrics.items():
         yield one_line(name, 40), write.number(value, 4)
+
+
+def _flops(e: Experiment) -> str:
+    if e.flops is None:
+        return one_line(e.flops_note, 1000)
+    share = f"{write.percent(e.flops_share)} of " if e.flops_share is not None else "peak "
+    peak = f", {share}{write.flops(e.flops_peak)}, {one_line(e.flops_peak_of)}" if e.flops_peak else ""
+    coverage = f"; {write.percent(e.flops_coverage)} of operator time counted"
+    return f"{write.flops(e.flops)} in {one_line(e.flops_dtype, 40)}{peak}{coverage}"
+
+
+def _gpu(e: Experiment) -> Iterable[str]:
+    yield one_line(e.gpu)
+    if e.gpu_resident is not None:
+        yield f"a kernel was resident {write.percent(e.gpu_resident)} of the time"
+    if e.gpu_memory is not None:
+        yield f"{write.bytes_(e.gpu_memory)} of {write.bytes_(e.gpu_memory_total)} used by this process"
+    elif e.gpu_memory_used is not None:
+        yield f"{write.bytes_(e.gpu_memory_used)} of {write.bytes_(e.gpu_memory_total)} used by all processes"
+    if e.gpu_allocated is not None:
+        yield f"at most {write.bytes_(e.gpu_allocated)} in torch's allocator"
+    if e.gpu_clock is not None:
+        yield f"clock at {write.percent(e.gpu_clock)} of its highest"
+    if e.gpu_slowed:
+        yield f"lowered by {', '.join(one_line(reason, 40) for reason in e.gpu_slowed)}"
 
 
 def _spread(e: Experiment) -> str:

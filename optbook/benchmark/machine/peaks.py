@@ -71,7 +71,9 @@ class Peaks:
         found = []
         for device, dtypes in self.flops.items():
             for dtype, peak in dtypes.items():
-                found.append((f"{dtype} on {device}", f"{flop_rate(peak.rate)}: {self.source(peak, device)}"))
+                found.append(
+                    (f"{dtype} on {device}", f"{write.flops(peak.rate)}: {self.source(peak, device)}")
+                )
         for device, peak in self.bandwidth.items():
             found.append((f"memory of {device}", f"{write.bytes_(peak.rate)}/s: {self.source(peak, device)}"))
         if self.process_start is not None:
@@ -116,14 +118,6 @@ class Peaks:
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
-
-
-def flop_rate(value: float | None) -> str:
-    """FLOP/s in decimal units: ``240 GFLOP/s``."""
-    for scale, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value is not None and value >= scale:
-            return f"{write.number(value / scale)} {prefix}FLOP/s"
-    return f"{write.number(value)} FLOP/s"
 
 
 def peaks(refresh: bool = False, *, folder: Path | None = None) -> Peaks:
