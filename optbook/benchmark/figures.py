@@ -55,6 +55,7 @@ def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dic
         "memory_method": outcome.memory.method,
         "times": tuple(outcome.times),
         "cores": cpu.usable_cores(),
+        **outcome.watched.fields(),
     }
     if outcome.cpu_seconds is not None and outcome.cpu_window >= SHORTEST_CPU_WINDOW:
         fields["cpu_cores"] = max(0.0, outcome.cpu_seconds) / outcome.cpu_window
@@ -67,7 +68,11 @@ def figures(outcome: Outcome, plan: Plan, unit_order: Sequence[str] = ()) -> dic
     fields |= {"noise_drift": seen.drift, "noise_machine": seen.machine, "noise_modes": seen.modes}
     kind = "steps" if outcome.tracked else "runs"
     doubtful = fields.pop("noise_doubtful", False)
-    fields["warnings"] = (*_warnings(outcome, fields, doubtful), *seen.sentences(kind))
+    fields["warnings"] = (
+        *_warnings(outcome, fields, doubtful),
+        *seen.sentences(kind),
+        *outcome.watched.warnings(),
+    )
     return fields
 
 

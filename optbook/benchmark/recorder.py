@@ -9,6 +9,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +61,8 @@ class Recorder:
 
     ``limit`` ends the loops of the first unit tracked after so many steps. ``on_loop`` is called
     with True when the first tracked loop starts and with False when no loop is left; ``on_step``
-    after every step, outside the timed intervals.
+    after every step, outside the timed intervals. ``starting`` gives a context in which the iterator
+    of each loop is made.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Recorder:
         limit: int | None = None,
         on_loop: Callable[[bool], None] | None = None,
         on_step: Callable[[], None] | None = None,
+        starting: Callable[[Iterable[Any]], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self.clock = clock or Clock()
         self.limit = limit
@@ -76,6 +79,7 @@ class Recorder:
         self.spans: dict[str, Spans] = {}
         self._on_loop = on_loop
         self._on_step = on_step
+        self._starting = starting
         self._open_loops = 0
         self._closed = False
         self._lock = threading.RLock()
@@ -110,7 +114,8 @@ class Recorder:
             if synchronize is not None:
                 synchronize()
             asked = synced = now()
-            iterator = iter(iterable)  # kept to the end: what it holds is not freed inside the loop
+            with self._starting(iterable):
+                iterator = iter(iterable)  # kept to the end: what it holds is not freed inside the loop
             for item in iterator:
                 ready = now()
                 if series.startup is None:

@@ -18,6 +18,7 @@ from optbook.benchmark.meters.memory import Memory, PeakMemory
 from optbook.benchmark.noise import Probe
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.recorder import Recorder, active, recording
+from optbook.benchmark.watch import Watch, Watched
 from optbook.errors import OptbookError, OptionError
 
 USED_UP_SHARE = 0.02
@@ -79,6 +80,7 @@ class Outcome:
     cpu_seconds: float | None = None
     cpu_window: float = 0.0
     memory: Memory = field(default_factory=lambda: Memory(None, None, None, ""))
+    watched: Watched = field(default_factory=Watched)
     printed: output.Printed = field(default_factory=output.Printed)
     repeated: output.Printed = field(default_factory=output.Printed)
     probes: list[float] = field(default_factory=list)
@@ -127,6 +129,7 @@ class Execution:
         self.outcome = Outcome()
         self._loops = _CpuWindow(clock.now)
         self._probe = Probe()
+        self._watch = Watch(plan.reset_peak)
         self._imported = False
         self._pid = os.getpid()
 
@@ -138,7 +141,7 @@ class Execution:
         if active() is not None:
             raise OptbookError("a measurement is running already: don't measure inside a measured workload")
         gc.collect()
-        with self.progress, PeakMemory(reset=self.plan.reset_peak) as memory:
+        with self.progress, self._watch, PeakMemory(reset=self.plan.reset_peak) as memory:
             try:
                 self._measure()
             except BaseException as exception:
@@ -146,6 +149,7 @@ class Execution:
                     raise
                 self.outcome.exception = exception
         self.outcome.memory = memory.result
+        self.outcome.watched = self._watch.result
         self.outcome.probes = list(self._probe.times)
         return self.outcome
 
@@ -165,7 +169,9 @@ class Execution:
 
     def _run_once(self, showing: AbstractContextManager[None]) -> _Run:
         clock, outcome = self.clock, self.outcome
-        recorder = Recorder(clock, self.plan.steps, self._loops.toggle, self._after_step)
+        recorder = Recorder(
+            clock, self.plan.steps, self._loops.toggle, self._after_step, self._watch.starting
+        )
         compilations = compiled_frames()
         self._set_up()
         with showing, recording(recorder):
