@@ -58,6 +58,17 @@ def log_command(rows: int) -> None:
     click.echo(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format, max_colwidth=40))
 
 
+@main.command("doctor")
+def doctor_command() -> None:
+    """Look for what would spoil a measurement here; fails if it is severe."""
+    from optbook.benchmark.machine.preflight import preflight
+
+    found = preflight()
+    click.echo(str(found))
+    if found.severe:
+        raise SystemExit(1)
+
+
 @main.command("bench")
 @click.argument("name", required=False)
 def bench_command(name: str | None) -> None:

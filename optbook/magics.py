@@ -251,7 +251,13 @@ class OptbookMagics(Magics):
     @no_var_expand
     @output_can_be_silenced
     @magic_arguments()
-    @argument("what", nargs="?", default="overview", choices=["overview", "log", "help"], help="what to show")
+    @argument(
+        "what",
+        nargs="?",
+        default="overview",
+        choices=["overview", "log", "machine", "help"],
+        help="what to show",
+    )
     @argument("--live", action="store_true", help="a view that follows the log (needs ipywidgets)")
     @argument("-h", "--help", action="store_true", help="show this help")
     @line_magic
@@ -269,6 +275,10 @@ class OptbookMagics(Magics):
             from optbook.repeat.widgets import dashboard
 
             return dashboard()
+        if options.what == "machine":
+            from optbook.benchmark.machine.info import machine
+
+            return machine(measure=True)
         if options.what == "log":
             from optbook.experiments.log import log
 

@@ -69,7 +69,7 @@ def other_load(
     if seconds <= 0 or not after:
         raise NotKnownError("other processes can't be seen")
     busy = [
-        ((used - before[pid][1]) / seconds, name)
+        ((used - before[pid][1]) / seconds, f"{name} [{pid}]")
         for pid, (name, used) in after.items()
         if pid in before and before[pid][0] == name
     ]
