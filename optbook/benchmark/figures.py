@@ -146,13 +146,14 @@ def _counted_steps(series: Series, warmup: int | None) -> _Steps:
     if warmup is None:
         warmup = min(MOST_WARMUP_STEPS, max(1, n // 10)) if n > 1 else 0
     warmup = min(warmup, n - 1)
-    durations = [done - asked for asked, done in zip(series.asked, series.done, strict=True)]
+    asked, ready, done = series.asked, series.ready, series.done
+    durations = [end - start for start, end in zip(asked, done, strict=True)]
     durations = _spread_over_blocks(durations, series.synced)
     counted = [i for i in range(warmup, n) if i not in series.compiled] or list(range(warmup, n))
-    void = [(series.asked[i], series.done[i]) for i in series.compiled if i >= warmup]
+    void = [(asked[i], done[i]) for i in series.compiled if i >= warmup]
     durations = [durations[i] for i in counted]
-    waits = [series.ready[i] - series.asked[i] for i in counted]
-    asked, done = [series.asked[i] for i in counted], [series.done[i] for i in counted]
+    waits = [ready[i] - asked[i] for i in counted]
+    asked, done = array("d", [asked[i] for i in counted]), array("d", [done[i] for i in counted])
     alone = math.fsum(end - start for start, end in zip(asked, done, strict=True))
     covered = math.fsum(durations) * _covered(asked, done) / alone if alone > 0 else 0.0
     return _Steps(durations, waits, warmup, min(asked), counted, void, len(counted) / n, covered)

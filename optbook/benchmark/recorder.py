@@ -28,19 +28,36 @@ def _doubles() -> array[float]:
 
 @dataclass
 class Series:
-    """The steps of one unit: absolute times, in seconds, of asking for an item, having it, being done."""
+    """The steps of one unit: absolute times, in seconds, of asking for an item, having it, being done.
+
+    They are kept in one array, three a step, since threads may note steps at the same time and one
+    ``extend`` adds all three or none.
+    """
 
     unit: str
-    asked: array[float] = field(default_factory=_doubles)
-    ready: array[float] = field(default_factory=_doubles)
-    done: array[float] = field(default_factory=_doubles)
+    stamps: array[float] = field(default_factory=_doubles)
     synced: list[int] = field(default_factory=list)
     counts: dict[str, array[float]] = field(default_factory=dict)
     compiled: list[int] = field(default_factory=list)
     startup: float | None = None
 
     def __len__(self) -> int:
-        return len(self.done)
+        return len(self.stamps) // 3
+
+    @property
+    def asked(self) -> array[float]:
+        """When each step asked for its item (a copy)."""
+        return self.stamps[0::3]
+
+    @property
+    def ready(self) -> array[float]:
+        """When each step had its item (a copy)."""
+        return self.stamps[1::3]
+
+    @property
+    def done(self) -> array[float]:
+        """When each step was done with its item (a copy)."""
+        return self.stamps[2::3]
 
     @property
     def seconds(self) -> float:
@@ -50,10 +67,19 @@ class Series:
 
 @dataclass
 class Spans:
-    """The entries of one span: absolute start times and durations, in seconds."""
+    """The entries of one span: absolute start times and durations, in seconds, two an entry in one array."""
 
-    starts: array[float] = field(default_factory=_doubles)
-    durations: array[float] = field(default_factory=_doubles)
+    entries: array[float] = field(default_factory=_doubles)
+
+    @property
+    def starts(self) -> array[float]:
+        """When each entry began (a copy)."""
+        return self.entries[0::2]
+
+    @property
+    def durations(self) -> array[float]:
+        """How long each entry lasted (a copy)."""
+        return self.entries[1::2]
 
 
 class Recorder:
@@ -108,7 +134,7 @@ class Recorder:
         if limit is not None and len(series) >= limit:
             return
         now, synchronize, on_step = self.clock.now, self.clock.device(), self._on_step
-        compiled = compiled_frames()
+        compiled, note = compiled_frames(), series.stamps.extend
         self._loops(1)
         try:
             if synchronize is not None:
@@ -126,7 +152,12 @@ class Recorder:
                 if at_edge and synchronize is not None:
                     synchronize()
                     done = synced = now()
-                self._note_step(series, asked, ready, done, _counted(counts, item), at_edge)
+                if not self._closed:
+                    if counts:
+                        self._note_counts(series, counts, item)
+                    if at_edge:
+                        series.synced.append(len(series))
+                    note((asked, ready, done))
                 if compiled_frames() != compiled:
                     compiled = compiled_frames()
                     series.compiled.append(len(series) - 1)
@@ -138,43 +169,26 @@ class Recorder:
         finally:
             if synchronize is not None and len(series) and not self._closed:
                 synchronize()
-                series.done[-1] = max(series.done[-1], now())
+                series.stamps[-1] = max(series.stamps[-1], now())
                 series.synced.append(len(series) - 1)
             self._loops(-1)
 
-    def _note_step(
-        self, series: Series, asked: float, ready: float, done: float, counted: dict[str, float], edge: bool
-    ) -> None:
+    def _note_counts(self, series: Series, counts: Mapping[str, Count], item: Any) -> None:
+        found = {
+            name: amount(name, count(item) if callable(count) else count, or_zero=True)
+            for name, count in counts.items()
+        }
         with self._lock:
-            if self._closed:
-                return
-            if edge:
-                series.synced.append(len(series))
-            for name, value in counted.items():
+            for name, value in found.items():
                 values = series.counts.setdefault(name, _doubles())
                 values.extend([0.0] * (len(series) - len(values)))  # steps of loops that did not count it
                 values.append(value)
-            series.asked.append(asked)
-            series.ready.append(ready)
-            series.done.append(done)
 
     def note_span(self, name: str, start: float, duration: float) -> None:
         """Note one completed entry of a span."""
-        with self._lock:
-            if self._closed:
-                return
-            spans = self.spans.get(name)
-            if spans is None:
-                spans = self.spans[name] = Spans()
-            spans.starts.append(start)
-            spans.durations.append(duration)
-
-
-def _counted(counts: Mapping[str, Count], item: Any) -> dict[str, float]:
-    return {
-        name: amount(name, count(item) if callable(count) else count, or_zero=True)
-        for name, count in counts.items()
-    }
+        if not self._closed:
+            spans = self.spans.get(name) or self.spans.setdefault(name, Spans())
+            spans.entries.extend((start, duration))
 
 
 class _Active:
