@@ -455,3 +455,15 @@ def test_a_clock_that_goes_back_is_survived() -> None:
             fake.spend(-1.0 if step % 2 else 0.5)
 
     assert "throughput" not in figures(measure(tracked, fake), Plan())
+
+
+def test_a_run_that_tracks_more_than_the_first_does_other_work() -> None:
+    fake = FakeClock()
+    lengths = iter([3, 5])
+
+    def run() -> None:
+        for _ in track(range(next(lengths))):
+            fake.spend(1)
+
+    outcome = measure(run, fake, runs=3)
+    assert outcome.void == "run 2 tracked 5 batch, the first 3 batch: the runs do different amounts of work"

@@ -232,9 +232,14 @@ class Execution:
             run = self._run_once(output.dropped(outcome.repeated))
             before, after = _steps(outcome.tracked[0]), _steps(run.recorder)
             if before != after:
-                outcome.void = (
-                    f"run {outcome.executions} tracked {_written(after)}, the first {_written(before)}: "
+                fewer = sum(after.values()) < sum(before.values())
+                why = (
                     "the cell seems to use up its input; rebuild the input in --setup, or give --runs 1"
+                    if fewer
+                    else "the runs do different amounts of work"
+                )
+                outcome.void = (
+                    f"run {outcome.executions} tracked {_written(after)}, the first {_written(before)}: {why}"
                 )
             if outcome.void:
                 return
