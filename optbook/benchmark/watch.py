@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from optbook import formatting as write
 from optbook.benchmark.machine.finding import Finding
 from optbook.benchmark.machine.switches import debug_settings, oversubscribed, process_switches
 from optbook.benchmark.meters import cpu
@@ -54,7 +55,9 @@ class Watched:
         yield from self.gpu.notes
         heat = {reason: share for reason, share in self.gpu.slowed.items() if share >= 0.05}
         if heat:
-            named = ", ".join(f"{reason} ({share:.0%} of the looks)" for reason, share in heat.items())
+            named = ", ".join(
+                f"{reason} ({write.percent(share)} of the looks)" for reason, share in heat.items()
+            )
             yield f"the GPU's clock was lowered by: {named}"
 
 

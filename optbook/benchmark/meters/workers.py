@@ -144,13 +144,15 @@ class WorkerMemory:
         return self
 
     @contextmanager
-    def starting(self, loader: Iterable[Any]) -> Iterator[None]:
+    def starting(self, loader: Any) -> Iterator[None]:
         """While the iterator of ``loader`` is made: have the workers that start measured."""
-        workers = getattr(loader, "num_workers", 0)
-        if not (self.folder and workers and hasattr(loader, "worker_init_fn")):
+        count = getattr(loader, "num_workers", 0)
+        if not (isinstance(count, int) and hasattr(loader, "worker_init_fn")):
+            count = 0
+        self._asked = max(self._asked, count)
+        if not (self.folder and count):
             yield
             return
-        self._asked = max(self._asked, int(workers))
         self._take_over(loader)
         own = loader.worker_init_fn
         loader.worker_init_fn = WorkerInit(self.folder, own)
@@ -202,7 +204,10 @@ class WorkerMemory:
                 (Path(self.folder) / f"{pid}.{what}").unlink(missing_ok=True)
 
     def __exit__(self, *exception: object) -> None:
-        if os.getpid() != self._pid or not self.folder:
+        if os.getpid() != self._pid:
+            return
+        if not self.folder:
+            self.result = Workers(asked=self._asked)
             return
         self.sample()
         threads = [json.loads(memory._read(path))["threads"] for path in Path(self.folder).glob("*.threads")]
