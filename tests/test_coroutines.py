@@ -71,6 +71,7 @@ def test_an_interrupt_stops_also_what_does_not_await(monkeypatch: pytest.MonkeyP
         while True:
             pass
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         in_a_notebook(spins)
     assert not leftovers()
+    assert "spins" in [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]

@@ -34,12 +34,17 @@ def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     result: dict[str, Any] = {}
     finished = threading.Event()
 
+    async def main() -> Any:
+        result["task"] = asyncio.current_task()
+        return await start()
+
     def target() -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                result["value"] = runner.run(start())
-        except BaseException as exception:
-            result["exception"] = exception
+                try:
+                    result["value"] = runner.run(main())
+                except BaseException as exception:
+                    result["exception"] = exception
         finally:
             finished.set()
 
@@ -48,7 +53,12 @@ def _run_in_thread(start: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     try:
         _wait_for(finished)
     except KeyboardInterrupt as interrupt:
-        _stop(loop, thread, finished)
+        if "task" in result:
+            with contextlib.suppress(RuntimeError):  # the loop may have ended and be closed by now
+                loop.call_soon_threadsafe(result["task"].cancel)
+        if not finished.wait(CANCEL_SECONDS):
+            _raise_inside(thread)
+            _wait_for(finished)
         if "exception" in result:
             interrupt.__traceback__ = result["exception"].__traceback__
         raise
@@ -63,15 +73,7 @@ def _wait_for(event: threading.Event) -> None:
         pass
 
 
-def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, finished: threading.Event) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop may have ended and be closed by now
-        loop.call_soon_threadsafe(_cancel_all, loop)
-    if not finished.wait(CANCEL_SECONDS):
-        interrupt = ctypes.py_object(KeyboardInterrupt)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), interrupt)
-        _wait_for(finished)
-
-
-def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
+def _raise_inside(thread: threading.Thread) -> None:
+    """Raise KeyboardInterrupt in a thread that runs Python code."""
+    interrupt = ctypes.py_object(KeyboardInterrupt)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), interrupt)
