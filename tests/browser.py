@@ -181,6 +181,12 @@ class Chapter:
             )
             self.until(lambda: self.kernel == "idle", CELL_SECONDS, f"the kernel is busy after cell {index}")
 
+    def run_new_cell(self, source: str) -> None:
+        """Below the selected cell."""
+        self.press("Escape", "b", "Enter")
+        self.page.keyboard.type(source)
+        self.press("Shift+Enter")
+
     def stored(self) -> Any:
         """The notebook as it is on disk."""
         return nbformat.read(self.path, as_version=4)  # type: ignore[no-untyped-call]

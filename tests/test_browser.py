@@ -107,9 +107,7 @@ def a_plot_shows_progress(chapter: Chapter, index: int, cells: list[Any]) -> Non
 
 def live_view_follows_and_filters(chapter: Chapter) -> None:
     page = chapter.page
-    chapter.press("Escape", "b", "Enter")
-    page.keyboard.type("%optbook --live")
-    chapter.press("Shift+Enter")
+    chapter.run_new_cell("%optbook --live")
     label_filter = page.get_by_label("Label")
     view = page.locator(".jp-OutputArea-output", has=label_filter)
     table = view.get_by_role("table")
