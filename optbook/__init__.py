@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optbook.benchmark.bench import bench
     from optbook.benchmark.machine.info import machine
+    from optbook.benchmark.machine.peaks import peaks
     from optbook.benchmark.recorder import span, track
     from optbook.experiments.log import log
     from optbook.optimize.compare import compare
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from optbook.repeat.widgets import dashboard
 
 __version__ = "0.1.0"
-__all__ = ["bench", "compare", "dashboard", "log", "machine", "progress", "span", "track"]
+__all__ = ["bench", "compare", "dashboard", "log", "machine", "peaks", "progress", "span", "track"]
 
 _WHERE = {
     "bench": "optbook.benchmark.bench",
@@ -24,6 +25,7 @@ _WHERE = {
     "span": "optbook.benchmark.recorder",
     "log": "optbook.experiments.log",
     "machine": "optbook.benchmark.machine.info",
+    "peaks": "optbook.benchmark.machine.peaks",
     "progress": "optbook.repeat.overview",
     "dashboard": "optbook.repeat.widgets",
 }

@@ -577,3 +577,38 @@ def test_the_model_is_left_as_the_measured_runs_left_it() -> None:
 
     plain, with_flops = trained(False), trained(True)
     assert [same(a, b) for a, b in zip(plain, with_flops, strict=True)] == [True] * len(plain)
+
+
+def test_an_interrupt_keeps_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from optbook import log
+
+    def interrupted(refresh: bool = False) -> Peaks:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(peaks_module, "peaks", interrupted)
+    linear = nn.Linear(5, 7)
+    with pytest.raises(KeyboardInterrupt):
+        bench(lambda: linear(torch.ones(6, 5)), "stopped", runs=7, flops=True)
+    row = log().iloc[-1]
+    assert row["throughput"] > 0
+    assert row["flops_note"] == "interrupted while FLOPs were counted"
+
+
+def test_in_a_notebook() -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    InteractiveShell.clear_instance()
+    shell: Any = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "optbook")
+    try:
+        before = "import torch\na = torch.ones(3, 3)\nseen, count = [], 0"
+        cell = "%%bench product --runs 8 --flops\nseen.append(1)\ncount = count + 1\nb = a @ a"
+        assert shell.run_cell(before).success
+        result = shell.run_cell(cell)
+    finally:
+        shell.run_line_magic("unload_ext", "optbook")
+        InteractiveShell.clear_instance()
+    assert result.success
+    assert result.result.flops_counted == 2 * 3 * 3 * 3
+    assert "FLOP/s in float32" in result.result._repr_html_()
+    assert (shell.user_ns["count"], len(shell.user_ns["seen"])) == (8, 8)

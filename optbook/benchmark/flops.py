@@ -77,16 +77,16 @@ def measured(
     if "torch" not in sys.modules:
         return {"flops_note": "this workload's FLOPs can't be counted: it does not use torch"}, None
     seconds = figures.get("seconds")
-    counted = count(workload, function, steps_to_count(outcome, seconds), shown)
     if figures.get("steps"):
         rate = figures["steps"] / math.fsum(figures["times"])
     else:
         rate = 1 / seconds if seconds else None
     again = {"executions": figures["executions"] + 1}
     try:
+        counted = count(workload, function, steps_to_count(outcome, seconds), shown)
         return again | fields(counted, rate), counted.exception
-    except KeyboardInterrupt as interrupt:
-        return again | {"flops_note": "interrupted while the machine's peaks were measured"}, interrupt
+    except KeyboardInterrupt as interrupt:  # between the workload and here, or while peaks were measured
+        return again | {"flops_note": "interrupted while FLOPs were counted"}, interrupt
 
 
 def count(workload: Workload, function: Callable[..., object], steps: int | None, shown: bool = True) -> Pass:

@@ -156,7 +156,6 @@ class Kept:
         """The state of all that learns in this process, and the generators that loaders and others hold."""
         torch = sys.modules.get("torch")
         stateful, holders = _kinds()
-        gc.collect()
         known: dict[type, int] = {}
         for thing in gc.get_objects():
             kind = type(thing)
@@ -164,6 +163,8 @@ class Kept:
                 known[kind] = 2 if issubclass(kind, stateful) else 1 if issubclass(kind, holders) else 0
             if known[kind] == 2:
                 self._mapping(vars(thing), deep=True)
+                if torch is not None and isinstance(thing, torch.nn.Module):
+                    self._inside([*thing.parameters(recurse=False), *thing.buffers(recurse=False)])
             elif known[kind] == 1:
                 if torch is not None and isinstance(thing, torch.Tensor):
                     if thing.is_leaf and thing.requires_grad:
@@ -199,10 +200,14 @@ class Kept:
                 f"a copy would take more than half of the free memory"
             )
             return
-        with torch.no_grad():
-            for tensor in tensors:
-                copy = tensor.detach().to("cpu", copy=True)
-                self._back.append(functools.partial(self._put_back, tensor, copy))
+        try:
+            with torch.no_grad():
+                copies = [tensor.detach().to("cpu", copy=True) for tensor in tensors]
+        except (RuntimeError, MemoryError) as error:
+            self.problems.append(f"parameters, buffers and optimizer state were not put back: {error}")
+            return
+        for tensor, copy in zip(tensors, copies, strict=True):
+            self._back.append(functools.partial(self._put_back, tensor, copy))
 
     def _put_back(self, tensor: Any, copy: Any) -> None:
         import torch

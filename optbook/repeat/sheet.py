@@ -16,6 +16,7 @@ ROWS = (
     ("%%bench --runs 1", "execute the cell exactly once"),
     ("for b in track(loader):", "count and time the steps of a loop: such a cell runs once"),
     ("%%bench --steps 50", "end the tracked loop after 50 steps"),
+    ("%%bench --flops", "count FLOPs as well, and hold them against the machine's measured peak"),
     (
         "%%bench --simplified data",
         "say what a stub made by hand stands in for: not a figure of the real system",
