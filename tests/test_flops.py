@@ -335,6 +335,7 @@ class Training:
         self.generator = np.random.default_rng(0)
         self.weight = torch.ones(4, requires_grad=True)
         self.steps = 0
+        self.history: list[float] = []
 
     def step(self) -> None:
         self.optimizer.zero_grad()
@@ -346,6 +347,7 @@ class Training:
             self.weight -= 0.1
         self.scheduler.step()
         self.steps += 1
+        self.history.append(loss.item())
 
     def state(self) -> list[Any]:
         optimizer = self.optimizer.state_dict()
@@ -355,6 +357,7 @@ class Training:
             [{k: v.clone() for k, v in state.items()} for state in optimizer["state"].values()],
             [group["lr"] for group in optimizer["param_groups"]],
             self.scheduler.last_epoch,
+            [self.steps, *self.history],
             self.weight.detach().clone(),
             torch.get_rng_state(),
             random.getstate(),

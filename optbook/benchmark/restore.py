@@ -1,9 +1,9 @@
 """Keeps what a further execution of a workload would change, and puts it back afterwards.
 
 Kept are: the bindings of the names that the workload's code sees, and the lists, dicts and sets bound to them
-(not what these hold); the random state of Python, NumPy and torch; and, wherever they live, the parameters,
-gradients and buffers of modules, and the state of optimizers, schedulers and gradient scalers. Iterators,
-files, arrays, and objects of other kinds are not.
+(not what these hold); the attributes of objects bound to them that hold a module or an optimizer; the random
+state of Python, NumPy and torch; and, wherever they live, the parameters, gradients and buffers of modules,
+and the state of optimizers, schedulers and gradient scalers. Iterators, files, arrays, other objects are not.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import random
 import sys
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 FREE_SHARE = 0.5
@@ -33,11 +34,12 @@ class Kept:
         self._seen: dict[int, Any] = {}
         self._tensors: list[Any] = []
         self.problems: list[str] = []
+        self._stateful, self._holders = _kinds()
         for namespace in namespaces(function):
             self._mapping(namespace, deep=False)
             for value in list(namespace.values()):
-                self._container(value, deep=False)
-                self._generator(value)
+                self._bound(value)
+        self._bound(getattr(function, "__self__", function))
         for cell in closure(function):
             self._cell(cell)
         self._random()
@@ -54,6 +56,18 @@ class Kept:
             return False
         self._seen[id(thing)] = thing
         return True
+
+    def _bound(self, value: Any) -> None:
+        """Something that a name of the workload is bound to."""
+        self._container(value, deep=False)
+        self._generator(value)
+        attributes = getattr(value, "__dict__", None)
+        if type(attributes) is not dict or isinstance(value, (ModuleType, *self._stateful)):
+            return
+        if any(issubclass(type(held), self._stateful) for held in attributes.values()):
+            self._mapping(attributes, deep=False)
+            for held in list(attributes.values()):
+                self._container(held, deep=False)
 
     def _container(self, value: Any, *, deep: bool) -> None:
         kind = type(value)
@@ -108,8 +122,7 @@ class Kept:
             value = cell.cell_contents
         except ValueError:
             return
-        self._container(value, deep=False)
-        self._generator(value)
+        self._bound(value)
 
         def back() -> None:
             cell.cell_contents = value
@@ -155,12 +168,13 @@ class Kept:
     def _live_objects(self) -> None:
         """The state of all that learns in this process, and the generators that loaders and others hold."""
         torch = sys.modules.get("torch")
-        stateful, holders = _kinds()
         known: dict[type, int] = {}
         for thing in gc.get_objects():
             kind = type(thing)
             if kind not in known:
-                known[kind] = 2 if issubclass(kind, stateful) else 1 if issubclass(kind, holders) else 0
+                known[kind] = (
+                    2 if issubclass(kind, self._stateful) else 1 if issubclass(kind, self._holders) else 0
+                )
             if known[kind] == 2:
                 self._mapping(vars(thing), deep=True)
                 if torch is not None and isinstance(thing, torch.nn.Module):
