@@ -222,3 +222,12 @@ def test_a_span_on_a_generator_function_is_refused() -> None:
 
     with pytest.raises(OptionError, match=r"batches is a generator function.*with span\('load'\)"):
         span("load")(batches)
+
+
+def test_recordings_of_two_threads_that_end_in_any_order_leave_none_active() -> None:
+    first, second = recording(Recorder()), recording(Recorder())
+    first.__enter__()
+    second.__enter__()
+    first.__exit__()
+    second.__exit__()
+    assert active() is None

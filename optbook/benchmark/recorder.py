@@ -110,6 +110,11 @@ class Recorder:
         self._closed = False
         self._lock = threading.RLock()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the recording has ended."""
+        return self._closed
+
     def close(self) -> None:
         """End the recording: threads and loops that outlive the run add nothing more."""
         with self._lock:
@@ -218,8 +223,9 @@ class recording:  # noqa: N801 (used as a function is)
         return self.recorder
 
     def __exit__(self, *exception: object) -> None:
-        _Active.recorder = self._previous
         self.recorder.close()
+        ended = self._previous is None or self._previous.closed  # in another thread, meanwhile
+        _Active.recorder = None if ended else self._previous
 
 
 class Tracked:
