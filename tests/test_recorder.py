@@ -91,7 +91,7 @@ def test_the_inner_unit_of_nested_loops_is_not_limited() -> None:
 def test_a_device_is_synchronised_at_the_edges_of_blocks_not_at_every_step() -> None:
     fake = FakeClock(device=True)
     with recording(Recorder(fake.clock)) as recorder:
-        for turn in track(range(100)):
+        for _ in track(range(100)):
             fake.spend(0.01)
             fake.queue(0.01)
     series = recorder.series["batch"]
