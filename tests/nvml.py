@@ -128,6 +128,9 @@ class FakeCuda:
     def memory_reserved(self, ordinal: int) -> int:
         return self.reserved[ordinal]
 
+    def get_device_name(self, ordinal: int) -> str:
+        return "AMD Radeon"
+
     def get_device_properties(self, ordinal: int) -> SimpleNamespace:
         return SimpleNamespace(uuid=self.uuids[ordinal]) if self.uuids else SimpleNamespace()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,17 @@ import optbook
 from optbook.benchmark.meters import gpu
 from optbook.benchmark.meters.gpu import Gpu, GpuMeter
 from optbook.benchmark.meters.nvml import visible
+from optbook.benchmark.watch import Watched
 from tests.nvml import GIB, FakeAccelerator, FakeCuda, FakeGpu, FakeNvml, fake_torch
 
 A, B, C = "GPU-aaaa1111-0000", "GPU-bbbb2222-0000", "GPU-bbbb3333-0000"
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    gpu.present.cache_clear()
+    yield
+    gpu.present.cache_clear()
 
 
 def measured(
@@ -256,25 +265,40 @@ def test_other_accelerators_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (result.name, result.allocated) == ("XPU device", 2 * GIB)
 
 
-@pytest.fixture
-def _forgotten() -> Any:
-    gpu.present.cache_clear()
-    yield
-    gpu.present.cache_clear()
-
-
-@pytest.mark.usefixtures("_forgotten")
 def test_the_machines_gpus_come_from_the_driver_where_nvml_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(FakeGpu(), FakeGpu(B, "A100")))
-    assert gpu.present(tmp_path / "none") == ("A100", "NVIDIA H200")
+    nowhere = tmp_path / "none"
+    assert gpu.present(nowhere, nowhere) == ("A100", "NVIDIA H200")
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(init_fails="UNKNOWN"))
     for number, model in enumerate(("NVIDIA H200", "A100")):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   16\n")
-    assert gpu.present(tmp_path) == ("A100", "NVIDIA H200")
+    assert gpu.present(tmp_path, tmp_path / "none") == ("A100", "NVIDIA H200")
+
+
+def test_amds_gpus_are_read_from_their_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(init_fails="LIBRARY_NOT_FOUND"))
+    for number, text in enumerate(
+        ("simd_count 0\ncpu_cores_count 16\n", "simd_count 384\ndevice_id 29772\n")
+    ):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "properties").write_text(text)
+    assert gpu.present(tmp_path / "none", tmp_path) == ("AMD GPU 0x744c",)
+
+
+def test_a_gpu_that_only_torch_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = FakeCuda([], [GIB, GIB])
+    result = measured(monkeypatch, FakeNvml(init_fails="LIBRARY_NOT_FOUND"), fake_torch(cuda, "cuda"))
+    assert (result.name, result.resident) == ("2 × AMD Radeon", None)
+
+
+def test_the_power_limit_is_a_figure_and_no_warning() -> None:
+    slowed = {"power limit": 1.0, "heat": 0.01}
+    assert list(Watched(Gpu("H200", slowed=slowed)).warnings()) == []
+    assert len(list(Watched(Gpu("H200", slowed={"heat": 0.2})).warnings())) == 1
 
 
 def test_a_bench_records_and_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:

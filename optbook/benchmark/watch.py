@@ -13,8 +13,11 @@ from optbook.benchmark.machine.finding import Finding
 from optbook.benchmark.machine.switches import debug_settings, oversubscribed, process_switches
 from optbook.benchmark.meters import cpu
 from optbook.benchmark.meters.gpu import Gpu, GpuMeter
+from optbook.benchmark.meters.nvml import POWER_LIMIT
 from optbook.benchmark.meters.sampler import Sampler
 from optbook.benchmark.meters.workers import WorkerMemory, Workers
+
+OFTEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,14 @@ class Watched:
                 "known: they ran before the measurement, or were killed"
             )
         yield from self.gpu.notes
-        heat = {reason: share for reason, share in self.gpu.slowed.items() if share >= 0.05}
-        if heat:
-            named = ", ".join(
-                f"{reason} ({write.percent(share)} of the looks)" for reason, share in heat.items()
-            )
-            yield f"the GPU's clock was lowered by: {named}"
+        # Under full load a large GPU is always at its power limit: a figure, not a warning.
+        named = [
+            f"{reason} ({write.percent(share)} of the looks)"
+            for reason, share in self.gpu.slowed.items()
+            if share >= OFTEN and reason != POWER_LIMIT
+        ]
+        if named:
+            yield f"the GPU's clock was lowered by: {', '.join(named)}"
 
 
 class Watch:

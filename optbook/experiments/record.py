@@ -78,7 +78,9 @@ class Experiment:
         None,
     )
     gpu: str = column("the GPUs that were used; 'no GPU', or why nothing is known of them", "")
-    gpu_resident: float | None = column("share of the time in which a kernel was resident on the GPU", None)
+    gpu_resident: float | None = column(
+        "share of the time in which a kernel was resident on the GPU, setup and warm-up included", None
+    )
     gpu_memory: float | None = column("peak device memory of this process, in bytes", None)
     gpu_memory_used: float | None = column("peak device memory of all processes, in bytes", None)
     gpu_memory_total: float | None = column("memory of the GPUs used, in bytes", None)

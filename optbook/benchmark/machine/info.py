@@ -108,13 +108,18 @@ def machine(measure: bool = False, *, check: bool = True) -> Machine:
         logical_cores=os.cpu_count() or 1,
         cores=cpu.usable_cores(),
         memory=usable_memory(),
-        gpus=gpu.present(),
+        gpus=_gpus(),
         system=f"{platform.system()} {platform.release()}, {platform.machine()}",
         threads=_threads(os.environ),
         versions={"python": platform.python_version()} | dict(_versions()),
         peaks=measured.peaks() if measure else measured.known(),
         preflight=found,
     )
+
+
+def _gpus() -> tuple[str, ...]:
+    name = processor()
+    return gpu.present() or ((f"that of the {name}",) if name.startswith("Apple") else ())
 
 
 def _threads(environ: Mapping[str, str]) -> dict[str, str]:

@@ -23,6 +23,8 @@ from optbook.benchmark.meters import nvml
 from optbook.benchmark.meters.nvml import Device, GpuLostError, Nvml
 
 NO_GPU = "no GPU"
+NVIDIA_DRIVER = Path("/proc/driver/nvidia/gpus")
+AMD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
 
 
 @dataclass(frozen=True)
@@ -203,7 +205,7 @@ class GpuMeter:
             return f"{counted(d.name for d in self._devices)}; which one is used is not known"
         if self._devices:
             return f"{counted(d.name for d in self._devices)}, not used"
-        return "a GPU that NVML does not know" if kind == "cuda" else NO_GPU
+        return _named_by_torch() if kind == "cuda" else NO_GPU
 
     def _notes(self, seen: list[_Seen]) -> list[str]:
         notes = [self._trouble] if self._trouble else []
@@ -213,27 +215,41 @@ class GpuMeter:
 
 
 @functools.cache
-def present(driver: Path = Path("/proc/driver/nvidia/gpus")) -> tuple[str, ...]:
-    """Names of the NVIDIA GPUs of this machine, sorted; asked once per process.
+def present(driver: Path = NVIDIA_DRIVER, topology: Path = AMD_TOPOLOGY) -> tuple[str, ...]:
+    """Names of the NVIDIA GPUs of this machine and of AMD's that compute, sorted; asked once per process.
 
-    They are part of the machine's fingerprint, so where NVML fails the driver is asked (Linux).
+    They are part of the machine's fingerprint, so where NVML fails NVIDIA's driver is asked. AMD's are
+    read from its driver, by their PCI device id. Both only on Linux.
     """
     with nvml.opened() as library:
         found = library.devices() if isinstance(library, Nvml) else []
     names = [device.name for device in found]
-    try:
-        texts = [] if names else [path.read_text() for path in driver.glob("*/information")]
-    except OSError:
-        texts = []
-    for text in texts:
+    for text in () if names else _texts(driver, "*/information"):
         names += [name.strip() for name in re.findall(r"^Model:\s*(.+)$", text, re.MULTILINE)]
+    for text in _texts(topology, "*/properties"):
+        node = dict(re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE))
+        if int(node.get("simd_count", 0)) > 0:
+            names.append(f"AMD GPU {int(node.get('device_id', 0)):#06x}")
     return tuple(sorted(names))
+
+
+def _texts(folder: Path, pattern: str) -> list[str]:
+    try:
+        return [path.read_text(errors="replace") for path in folder.glob(pattern)]
+    except OSError:
+        return []
 
 
 def counted(names: Any) -> str:
     """``A``, ``2 × A``, ``A, 3 × B``."""
     numbers = Counter(names)
     return ", ".join(name if number == 1 else f"{number} × {name}" for name, number in numbers.items())
+
+
+def _named_by_torch() -> str:
+    """What torch calls the devices of a kind that NVML does not know, such as AMD's."""
+    cuda: Any = sys.modules["torch"].cuda
+    return counted(str(cuda.get_device_name(ordinal)) for ordinal in range(cuda.device_count()))
 
 
 def _short(error: RuntimeError) -> str:

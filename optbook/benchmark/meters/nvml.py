@@ -10,8 +10,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+POWER_LIMIT = "power limit"
 _REASONS = {
-    "SwPowerCap": "power limit",
+    "SwPowerCap": POWER_LIMIT,
     "HwSlowdown": "hardware slowdown",
     "SyncBoost": "held to the clock of another GPU",
     "SwThermalSlowdown": "heat",
