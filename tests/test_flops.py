@@ -551,6 +551,17 @@ def test_above_the_peak_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no share of peak" in experiment.flops_note
 
 
+def test_a_peak_taken_beside_other_work_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = Peaks({"cpu": {"float32": Peak(1e15, "matmul", 6, 0.1)}}, {}, None, None, "m", 2, "", "", 1.0)
+    monkeypatch.setattr(peaks_module, "peaks", lambda refresh=False: busy)
+    linear = nn.Linear(5, 7)
+    experiment = bench(lambda: linear(torch.ones(6, 5)), "beside", runs=7, flops=True)
+    assert experiment.flops_counted == LINEAR
+    assert experiment.flops_share is None
+    assert experiment.flops_peak is None
+    assert "other work took part" in experiment.flops_note
+
+
 def test_compiled_functions_run_as_written() -> None:
     import torch._dynamo
 

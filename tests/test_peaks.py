@@ -207,6 +207,7 @@ def test_without_torch_numpy_measures(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert set(found.flops["cpu"]) == {"float32", "float64"}
     assert "numpy" in found.flops["cpu"]["float32"].kernel
     assert "numpy" in found.settings
+    assert "thread" not in found.source(found.flops["cpu"]["float32"], "cpu")
     assert found.bandwidth["cpu"].kernel == "numpy copy, one thread"
 
 

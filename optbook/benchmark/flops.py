@@ -242,6 +242,13 @@ def _share(
     if peak is None:
         notes.insert(0, f"no share of peak: there is no measured peak for {dtype} on {device}")
         return {}
+    if machine.disturbed:
+        notes.insert(
+            0,
+            "no share of peak: other work took part of the cores while the peak was measured, so it is too "
+            "low; measure it again when the machine is quiet: optbook.peaks(refresh=True)",
+        )
+        return {}
     several = f"{devices} devices, each " if devices > 1 else ""
     found = {
         "flops_peak": peak.rate * devices,
@@ -256,10 +263,6 @@ def _share(
             "skips work that is counted, as causal attention does",
         )
         return found
-    if machine.disturbed:
-        notes.insert(
-            0, "the peak was measured while other work took part of the cores: the share is too high"
-        )
     return found | {"flops_share": share}
 
 

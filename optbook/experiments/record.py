@@ -104,7 +104,7 @@ class Experiment:
     flops_peak_of: str = column("the kernel that reached the peak, and of how many it is the best", "")
     flops_dtype: str = column("the data type that did most of the counted operations", "")
     flops_coverage: float | None = column(
-        "share of operator time in operators whose FLOPs were counted", None
+        "share of operator time, in the workload's thread, in operators whose FLOPs were counted", None
     )
     flops_note: str = column("how FLOPs were counted, or why they could not be", "")
 

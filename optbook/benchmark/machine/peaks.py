@@ -42,6 +42,7 @@ class Peaks:
 
     ``flops`` is device type → dtype → FLOP/s of one device of that type; ``bandwidth`` is device type →
     bytes/s read and written; ``process_start`` is seconds, ``loopback`` bytes/s; None is not known.
+    ``threads`` are torch's; 0 without torch, since NumPy does not tell its own.
     """
 
     flops: Mapping[str, Mapping[str, Peak]]
@@ -64,7 +65,7 @@ class Peaks:
         from optbook.benchmark.meters import cpu
 
         got = max((peak.cores for peak in self.flops.get("cpu", {}).values()), default=0.0)
-        return got < DISTURBED_SHARE * min(self.threads, cpu.usable_cores())
+        return got < DISTURBED_SHARE * min(max(1, self.threads), cpu.usable_cores())
 
     def rows(self) -> list[tuple[str, str]]:
         """Pairs of a name and a written value."""
@@ -86,9 +87,9 @@ class Peaks:
 
     def source(self, peak: Peak, device: str) -> str:
         """Where a peak comes from, in words."""
-        threads = (
-            f", {self.threads} {'thread' if self.threads == 1 else 'threads'}" if device == "cpu" else ""
-        )
+        threads = f", {self.threads} {'thread' if self.threads == 1 else 'threads'}"
+        if device != "cpu" or not self.threads:
+            threads = ""
         several = f"the best of {peak.kernels} kernels: " if peak.kernels > 1 else ""
         return f"{several}{peak.kernel}{threads}"
 
@@ -177,9 +178,7 @@ def _settings(torch: Any) -> str:
 
 
 def _threads(torch: Any) -> int:
-    from optbook.benchmark.meters import cpu
-
-    return int(torch.get_num_threads()) if torch is not None else max(1, round(cpu.usable_cores()))
+    return int(torch.get_num_threads()) if torch is not None else 0
 
 
 def _key() -> str:
