@@ -62,7 +62,7 @@ def test_a_clear_difference_ends_the_comparison_early() -> None:
 def test_equal_workloads_without_noise_end_early_too_and_say_what_would_have_been_seen() -> None:
     fake = FakeClock()
     c = compare(lambda: fake.spend(0.1), lambda: fake.spend(0.1), clock=fake.clock)
-    assert c.verdict == "no difference seen (one of 0.5 % would have been)"
+    assert c.verdict == "no difference seen (one of 0.50 % would have been)"
     assert c.ratio == 1.0
     assert c.looks < 5
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from optbook import formatting as write
 from optbook import settings as configuration
 from optbook.benchmark import output
 from optbook.benchmark.bench import label_of, runnable
@@ -126,8 +127,7 @@ def compare(
         f"{names[0]} | {names[1]}", budget, shown=configuration.settings().progress_bar
     ) as progress:
         planned = pair.warm_up(budget)
-        with output.dropped(pair.repeated):
-            last = _collect(pair, planned, budget, progress)
+        last = _collect(pair, planned, budget, progress)
     return _judged(names, pair, last, planned)
 
 
@@ -185,8 +185,9 @@ class _Pair:
     def take(self) -> None:
         """One pair, in random order."""
         first = self.order.randrange(2)
-        for side in (first, 1 - first):
-            self.times[side].append(self.sample(side))
+        with output.dropped(self.repeated):
+            for side in (first, 1 - first):
+                self.times[side].append(self.sample(side))
 
     def differences(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Log-ratios of throughput, second ÷ first, one a pair."""
@@ -224,7 +225,7 @@ def _judged(names: tuple[str, str], pair: _Pair, seen: sequential.Look, planned:
         verdict = f"no difference seen ({seen.pairs} pairs are too few to see any)"
     else:
         smallest = max(detectable, SMALLEST)
-        verdict = f"no difference seen (one of {100 * smallest:.2g} % would have been)"
+        verdict = f"no difference seen (one of {write.number(100 * smallest, 2)} % would have been)"
     looks = min(LOOKS, max(1, planned // FEWEST_PAIRS))
     return Comparison(
         labels=names,

@@ -8,6 +8,7 @@ import statistics
 
 import numpy as np
 
+from optbook import formatting as write
 from optbook.errors import OptionError
 from optbook.experiments.log import session
 from optbook.experiments.record import Experiment
@@ -69,7 +70,7 @@ def compare_stored(
     ratio = statistics.median(first.times) / statistics.median(second.times)
     different = not low <= 1 <= high and abs(math.log(ratio)) >= SMALLEST
     detectable = max((high - low) / 2, SMALLEST)
-    nothing = f"no difference seen (one of {100 * detectable:.2g} % would have been)"
+    nothing = f"no difference seen (one of {write.number(100 * detectable, 2)} % would have been)"
     return Comparison(
         labels=(first.label, second.label),
         verdict=("faster" if ratio > 1 else "slower") if different else nothing,
