@@ -269,18 +269,20 @@ def test_environment_variables(name: str, value: str, expected: int) -> None:
     assert all(name in finding.what for finding in found)
 
 
-def test_switches_of_torch_and_python() -> None:
+def test_switches_of_torch_and_python(monkeypatch: pytest.MonkeyPatch) -> None:
     assert switches.process_switches() == []
-    torch.use_deterministic_algorithms(True)
+    monkeypatch.setattr(
+        torch, "are_deterministic_algorithms_enabled", lambda: True
+    )  # the real switch is slow
     tracemalloc.start()
     gc.disable()
     try:
         with torch.autograd.set_detect_anomaly(True):
             found = {finding.what for finding in switches.debug_settings({})}
     finally:
-        torch.use_deterministic_algorithms(False)
         tracemalloc.stop()
         gc.enable()
+        monkeypatch.undo()
     assert found >= {
         "anomaly detection is on",
         "deterministic mode is on",
