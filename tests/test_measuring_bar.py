@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
@@ -52,18 +52,26 @@ def test_it_can_be_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_missing_widgets_are_not_complained_about(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_bars_library_complains_about_when_imported_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tqdm").mkdir()
+    (tmp_path / "tqdm" / "__init__.py").write_text("")
+    (tmp_path / "tqdm" / "auto.py").write_text(
+        "import warnings\nwarnings.warn('IProgress not found')\n"
+        "class tqdm:\n    n = 0\n    def __init__(self, **options): pass\n"
+        "    def update(self, n): pass\n    def close(self): pass\n"
+    )
     for name in [name for name in sys.modules if name.split(".")[0] == "tqdm"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "ipywidgets", None)
-    kernel = SimpleNamespace(config={"IPKernelApp": {}})
-    monkeypatch.setattr("IPython.get_ipython", lambda: kernel)
+    monkeypatch.syspath_prepend(tmp_path)
     fake = FakeClock()
-    with (
-        warnings.catch_warnings(record=True) as seen,
-        Progress("slow", 5.0, now=lambda: fake.time) as progress,
-    ):
+    with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        fake.spend(10)
-        progress.elapsed(3)
+        with Progress("slow", 5.0, now=lambda: fake.time) as progress:
+            fake.spend(10)
+            progress.elapsed(3)
+    assert "tqdm.auto" in sys.modules
     assert not seen
+    for name in ("tqdm", "tqdm.auto"):
+        monkeypatch.delitem(sys.modules, name)
