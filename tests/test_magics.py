@@ -182,7 +182,7 @@ def test_an_interrupt_or_exit_in_a_metric_loses_nothing(run: Run, raised: str) -
 def test_interrupt_and_exit_are_recorded_with_the_finished_runs(run: Run, raised: str, status: str) -> None:
     run("n = 0")
     with pytest.warns(UserWarning, match="To exit") if raised.startswith("System") else _nothing():
-        result = run(f"%%bench stopped\nn += 1\nif n == 5: raise {raised}")
+        result = run(f"%%bench stopped --budget 60\nn += 1\nif n == 5: raise {raised}")
     assert not result.success
     row = latest()
     assert (row.status, row.runs) == (status, 3)
