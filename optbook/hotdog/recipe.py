@@ -126,14 +126,14 @@ class Recipe:
             remember=remember_tensor,
             log=print_every_step,
             anomaly_detection=True,
-            epochs=12,
-            lr=0.008,
+            epochs=22,
+            lr=0.01,
             seed=0,
             inference_batch_size=1,
             inference_mode=False,
             find=every_hot_cell,
             suppress=suppress_one_by_one,
-            threshold=0.4,
+            threshold=0.45,
             overlap=0.5,
         )
 

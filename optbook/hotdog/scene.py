@@ -34,12 +34,12 @@ from optbook.hotdog.shapes import (
 from optbook.hotdog.table import random_table
 from optbook.hotdog.tableware import Chip, Cup, Fork, Napkin, Plate
 
-SEEN = 0.8
-APART = 0.16
+SEEN = 0.93
+APART = 0.24
 SEAM = 0.35  # width of the dark seam around a thing, as a share of its height
-MOST = 6
+MOST = 4
 _TRIES = 60
-_COUNTS = (0.12, 0.2, 0.2, 0.17, 0.13, 0.1, 0.08)
+_COUNTS = (0.14, 0.24, 0.25, 0.21, 0.16)
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Scene:
 
 
 def draw_scene(rng: np.random.Generator, width: int, height: int, *, count: int | None = None) -> Scene:
-    """Draw one picture of `width` x `height` pixels with up to `count` hot dogs (random, 0 to 6, by default).
+    """Draw one picture of `width` x `height` pixels with up to `count` hot dogs (random, 0 to 4, by default).
 
     The same generator state gives the same boxes, and with the same numpy and Pillow the same pixels. Fewer
     hot dogs than asked for are drawn where they don't fit. Raises ValueError for a side below 32 pixels or a
-    count that is not 0 to 6.
+    count that is not 0 to 4.
     """
     if min(width, height) < 32:
         raise ValueError(
