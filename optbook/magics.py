@@ -153,6 +153,9 @@ class OptbookMagics(Magics):
     @argument("--budget", help="seconds for all pairs")
     @argument("--setup", help="a statement, or the name of a %%%%setup cell, to run untimed before every run")
     @argument("--steps", help="end tracked loops after so many steps")
+    @argument(
+        "--isolate", action="store_true", help="run each in fresh interpreters (bodies see only --setup)"
+    )
     @argument("--stored", action="store_true", help="use the times in the log instead of running again")
     @argument("--force", action="store_true", help="compare times of different machines all the same")
     @argument("-o", dest="output", help="assign the comparison to this variable")
@@ -178,17 +181,24 @@ class OptbookMagics(Magics):
         if cell is not None:
             from optbook.optimize.compare import compare
 
-            bodies = [Cell(body, self._shell, silent=True) for body in two_bodies(cell)]
             labels = tuple(options.labels) or ("first", "second")
             if len(labels) != 2:
                 raise UsageError(f"%%compare got {len(labels)} labels: give two, such as %%compare old new")
+            bodies = [Cell(body, self._shell, silent=True) for body in two_bodies(cell)]
             setup = None if options.setup is None else self._setup(options.setup)
-            result = compare(bodies[0], bodies[1], labels, setup=setup, **given)
+            if options.isolate:
+                from optbook.optimize.isolate import bodies_isolated
+
+                result = bodies_isolated(bodies, setup, labels, **given)
+            else:
+                result = compare(bodies[0], bodies[1], labels, setup=setup, **given)
         else:
             if len(options.labels) != 2:
                 raise UsageError("%compare takes two labels, such as %compare baseline faster")
             if options.setup is not None:
                 raise UsageError("--setup belongs to %%compare: %compare runs each cell with its own")
+            if options.isolate:
+                raise UsageError("--isolate belongs to %%compare, or to optbook.compare(f, g, isolate=True)")
             first, second = options.labels
             result = self._kept.compare(
                 first, second, self._shell.user_ns, stored=options.stored, force=options.force, **given

@@ -35,6 +35,7 @@ class Cell:
         code = _line_for_line(source, shell)
         name = shell.compile.cache(code, prompt_number(shell), raw_code=code)
         tree = ast.parse(code, name)
+        self.python = code
         self._namespace: dict[str, Any] = shell.user_ns
         self._silent = silent or source.rstrip().endswith(";")
         self._shown = False

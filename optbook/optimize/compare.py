@@ -85,6 +85,7 @@ def compare(
     budget: float | None = None,
     setup: Setup | tuple[Setup, Setup] = None,
     steps: int | None = None,
+    isolate: bool = False,
     seed: int | None = None,
     clock: Clock | None = None,
 ) -> Comparison:
@@ -101,6 +102,7 @@ def compare(
         setup: called untimed before every run; a pair gives each its own.
         steps: ends tracked loops after so many steps. Of a workload with a tracked loop, the seconds a
             step are compared.
+        isolate: run each in fresh interpreters; both must be importable, and ``setup`` and ``steps`` None.
         seed: of the random order.
         clock: the clock to read.
 
@@ -118,6 +120,12 @@ def compare(
     if active() is not None:
         raise OptbookError("a measurement is running already: don't compare inside a measured workload")
     names = labels or (label_of(first), label_of(second))
+    if isolate:
+        from optbook.optimize.isolate import compare_isolated, importable
+
+        if setup is not None or steps is not None:
+            raise OptionError("setup and steps have no meaning with isolate: write them into the functions")
+        return compare_isolated(importable(first), importable(second), names, budget=budget, seed=seed)
     workloads, setups = (
         (runnable(first), runnable(second)),
         setup if isinstance(setup, tuple) else (setup, setup),
@@ -128,7 +136,9 @@ def compare(
     ) as progress:
         planned = pair.warm_up(budget)
         last = _collect(pair, planned, budget, progress)
-    return _judged(names, pair, last, planned)
+    looks = max(1, round(_looks(planned) * last.pairs / planned))
+    times = tuple(pair.times[0]), tuple(pair.times[1])
+    return comparison(names, last, times, pair.loops, looks, _warnings(pair, last))
 
 
 class _Pair:
@@ -196,9 +206,13 @@ class _Pair:
         return ratios
 
 
+def _looks(planned: int) -> int:
+    return min(LOOKS, max(1, planned // FEWEST_PAIRS))
+
+
 def _collect(pair: _Pair, planned: int, budget: float, progress: Progress) -> sequential.Look:
     """Take pairs up to each look, and stop as soon as the matter is decided."""
-    looks = min(LOOKS, max(1, planned // FEWEST_PAIRS))
+    looks = _looks(planned)
     critical = sequential.boundary(looks, ALPHA)
     started = pair.clock.now()
     for k, value in enumerate(critical, start=1):
@@ -216,7 +230,15 @@ def _collect(pair: _Pair, planned: int, budget: float, progress: Progress) -> se
     return seen
 
 
-def _judged(names: tuple[str, str], pair: _Pair, seen: sequential.Look, planned: int) -> Comparison:
+def comparison(
+    labels: tuple[str, str],
+    seen: sequential.Look,
+    times: tuple[tuple[float, ...], tuple[float, ...]],
+    loops: int,
+    looks: int,
+    warnings: Sequence[str] = (),
+) -> Comparison:
+    """What the last look at the pairs means."""
     error = (seen.high - seen.low) / (2 * seen.critical)
     detectable = math.expm1((seen.critical + _POWER_80) * error) if math.isfinite(error) else math.inf
     if seen.crossed and abs(seen.center) >= SMALLEST:
@@ -226,19 +248,18 @@ def _judged(names: tuple[str, str], pair: _Pair, seen: sequential.Look, planned:
     else:
         smallest = max(detectable, SMALLEST)
         verdict = f"no difference seen (one of {write.number(100 * smallest, 2)} % would have been)"
-    looks = min(LOOKS, max(1, planned // FEWEST_PAIRS))
     return Comparison(
-        labels=names,
+        labels=labels,
         verdict=verdict,
         ratio=math.exp(seen.center),
         low=math.exp(seen.low) if math.isfinite(seen.low) else 0.0,
         high=math.exp(seen.high) if math.isfinite(seen.high) else math.inf,
         detectable=detectable,
         pairs=seen.pairs,
-        loops=pair.loops,
-        looks=max(1, round(looks * seen.pairs / planned)),
-        times=(tuple(pair.times[0]), tuple(pair.times[1])),
-        warnings=tuple(_warnings(pair, seen)),
+        loops=loops,
+        looks=looks,
+        times=times,
+        warnings=tuple(warnings),
     )
 
 
