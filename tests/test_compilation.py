@@ -18,7 +18,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """torch's counter of compiled frames, as its own module keeps it."""
     counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
     utils = types.SimpleNamespace(counters=counters)
-    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "torch._dynamo.utils", utils)
     return counters["frames"]
 
 
@@ -35,6 +35,7 @@ def test_a_run_that_compiled_is_not_counted(frames: Counter[str]) -> None:
 
     e = bench(run, runs=9, clock=fake.clock)
     assert e.times == (1.0,) * 6
+    assert (e.noise_compiled, e.noise_few) == (2, False)
     assert any("compiled in 2 of the runs: those are not counted" in w for w in e.warnings)
 
 

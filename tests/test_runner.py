@@ -321,6 +321,7 @@ def test_too_few_runs_and_too_short_runs_warn() -> None:
     few = figures(measure(spending(fake, 1.0), fake, runs=4), Plan())
     assert few["warnings"][0].startswith("only 3 runs counted: fewer than 6 have no 95 % interval")
     assert few["throughput_low"] is None
+    assert few["noise_few"] is True
     short = figures(measure(spending(fake, 2e-6), fake, runs=100), Plan())
     assert any("so short that the measuring itself counts" in w for w in short["warnings"])
 

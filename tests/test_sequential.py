@@ -33,7 +33,7 @@ def test_five_looks_raise_few_false_alarms(noise: str) -> None:
     critical = sequential.boundary(5, 0.03)
     alarms = 0
     for _ in range(1000):
-        differences = NOISE[noise](rng, 60)  # type: ignore[no-untyped-call]
+        differences = NOISE[noise](rng, 60)
         alarms += any(sequential.look(differences[: 12 * (k + 1)], critical[k]).crossed for k in range(5))
     assert alarms <= 45  # 30 expected, 45 is 2.8 standard deviations above
 

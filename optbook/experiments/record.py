@@ -93,6 +93,8 @@ class Experiment:
     noise_drift: float | None = column("relative change of the times, first third to last; 0 if chance", None)
     noise_machine: float | None = column("the same of a fixed probe: the machine changed", None)
     noise_modes: int | None = column("kinds of times: 1, or 2 if they fall into two groups", None)
+    noise_few: bool | None = column("whether too few runs or steps were counted for an interval", None)
+    noise_compiled: int | None = column("runs or steps left out because torch.compile compiled in them", None)
     noise_correlation: float | None = column("how much neighbouring steps depend on each other", None)
 
     flops: float | None = column(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -120,8 +121,9 @@ def _tail(e: Experiment) -> str:
     if len(e.times) < 20:
         return ""
     ordered = sorted(e.times)
-    p95, slowest = ordered[int(0.95 * (len(ordered) - 1))], ordered[-1]
-    return f" (p95 {write.seconds(p95)}, slowest {write.seconds(slowest)})"
+    at = {p: ordered[min(len(ordered) - 1, math.ceil(p / 100 * len(ordered)) - 1)] for p in (95, 99)}
+    tail = ", ".join(f"p{p} {write.seconds(value)}" for p, value in at.items())
+    return f" ({tail}, slowest {write.seconds(ordered[-1])})"
 
 
 def _counted(e: Experiment) -> str:

@@ -241,6 +241,39 @@ def memory() -> list[Row]:
     ]
 
 
+def memory_of_a_worker() -> Row:
+    from tests.spikes import SPIKE as WORKERS_SPIKE
+    from tests.test_workers import loader, measured
+
+    errors = [abs((measured(loader()).growth or 0) / WORKERS_SPIKE - 1) for _ in range(scaled(10))]
+    what = "the same in a DataLoader's worker: worst error"
+    return Row(what, f"{100 * max(errors):.2f} %", "≤ 3 %", max(errors) <= 0.03)
+
+
+def flops() -> Row:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from tests.test_flops import CASES, counted
+
+    ours, theirs = 0, 0
+    for case in CASES.values():
+        module = case.build()
+
+        def run(module: Callable[..., Any] = module, inputs: Any = case.inputs) -> None:
+            out = module(*inputs)
+            (out[0] if isinstance(out, tuple) else out).sum().backward()
+
+        truth = case.forward + case.backward
+        ours += counted(run).total == truth
+        with FlopCounterMode(display=False) as counter:
+            run()
+        theirs += counter.get_total_flops() == truth
+    what = f"FLOPs of {len(CASES)} reference modules, forward and backward: exact"
+    return Row(
+        what, f"{ours} of {len(CASES)}", "all", ours == len(CASES), {"torch": f"{theirs} of {len(CASES)}"}
+    )
+
+
 def log(folder: Path) -> list[Row]:
     store, plain = Store(folder / "log.sqlite"), sqlite3.connect(folder / "plain.sqlite")
     plain.execute("pragma journal_mode=wal")
@@ -379,6 +412,6 @@ def measure() -> Sequence[Row]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         return [
-            *coverage(), cost_of_bench(), *cost_of_track_and_span(), *memory(),
+            *coverage(), cost_of_bench(), *cost_of_track_and_span(), *memory(), memory_of_a_worker(), flops(),
             *log(place), *writers(place), *imports(),
         ]  # fmt: skip
