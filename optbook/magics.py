@@ -27,6 +27,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from optbook.benchmark.cell import Cell, evaluated, expression, prompt_number
 from optbook.errors import OptbookError
+from optbook.experiments.log import session
 from optbook.magic_options import assignment, parse, two_bodies
 from optbook.optimize.rebind import Keeper
 from optbook.settings import OptBook
@@ -82,6 +83,7 @@ class OptbookMagics(Magics):
         self._shell: Any = shell
         self._setups: dict[str, str] = {}
         self._kept = Keeper()
+        self._live: Any = None
 
     @no_var_expand
     @magic_arguments()
@@ -139,6 +141,8 @@ class OptbookMagics(Magics):
             source=cell,
             flops=options.flops,
         )
+        if quiet and session().pending:
+            print(experiment.warnings[-1])  # what is not in the log yet is said also where nothing is shown
         self._kept.add(kept)
         return self._shown(experiment, options.output, quiet)
 
@@ -284,7 +288,10 @@ class OptbookMagics(Magics):
         if options.live:
             from optbook.repeat.widgets import dashboard
 
-            return dashboard()
+            if self._live is not None:
+                self._live.board.stop()  # the new view follows the log in its place
+            self._live = dashboard()
+            return self._live
         if options.what == "machine":
             from optbook.benchmark.machine.info import machine
 

@@ -39,7 +39,12 @@ def solve(notebook: Any) -> Any:
 
 def execute(notebook: Any, log: Path) -> Any:
     """Run all cells in a fresh kernel, in the folder of the chapters."""
-    environment = os.environ | {"OPTBOOK_QUICK": "1", "OPTBOOK_LOG": str(log), "JUPYTER_PREFER_ENV_PATH": "1"}
+    environment = os.environ | {
+        "OPTBOOK_QUICK": "1",
+        "OPTBOOK_LOG": str(log),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "OMP_NUM_THREADS": "1",  # on a busy machine, threads that wait for each other take most of the time
+    }
     client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(FOLDER)}})
     return client.execute(env=environment)
 

@@ -28,7 +28,7 @@ def chapter(tmp_path: Path) -> Iterator[Chapter]:
     """Chapter 00, as JupyterLab opens it for someone who has just cloned the workbook."""
     workbook = copy_workbook(tmp_path / "workbook")
     with (
-        lab_server(workbook, tmp_path / "home", OPTBOOK_QUICK="1") as address,
+        lab_server(workbook, tmp_path / "home", OPTBOOK_QUICK="1", OMP_NUM_THREADS="1") as address,
         browser_page(address) as page,
     ):
         reached: list[str] = []

@@ -336,3 +336,27 @@ def test_the_log_and_the_progress_are_shown(run: Run, capsys: pytest.CaptureFixt
         assert "second" in capsys.readouterr().out
     assert run("%optbook log").result["label"].tolist() == ["first", "second"]
     assert run("%optbook help").success
+
+
+def test_what_is_not_in_the_log_is_said_also_where_nothing_is_shown(
+    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPTBOOK_LOG", str(tmp_path))
+    assert run("%%bench -q --runs 2\nx = 1").success
+    assert "not in the log yet" in capsys.readouterr().out
+    monkeypatch.setenv("OPTBOOK_LOG", str(tmp_path / "good.sqlite"))
+    assert run("%%bench -q --runs 2\nx = 1").success
+    assert capsys.readouterr().out == ""
+    assert len(optbook.log()) == 2
+
+
+def test_a_new_live_view_takes_over_from_the_one_before(run: Run) -> None:
+    import asyncio
+
+    async def notebook() -> None:
+        first, second = run("%optbook --live").result, run("%optbook --live").result
+        assert not first.board.following
+        assert second.board.following
+        second.close()
+
+    asyncio.run(notebook())
