@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 import optbook
+from optbook.experiments import log
+from optbook.experiments.record import Experiment
 from tests.test_magics import Run, run, shell
 
 __all__ = ["run", "shell"]
@@ -21,6 +26,7 @@ def test_a_redefined_function_is_compared_with_the_old_one(run: Run) -> None:
     c = run("%compare old new --budget 0.5").result
     assert c.verdict == "faster"
     assert c.ratio > 1.5
+    assert "new is faster than old" in optbook.log().iloc[-1]["note"]
     assert run("%compare new old --budget 0.5").result.verdict == "slower"
 
 
@@ -97,15 +103,29 @@ def test_tracked_cells_are_compared_by_their_steps(run: Run) -> None:
     assert c.seconds[0] >= 0.004
 
 
-def test_experiments_of_other_kernels_are_compared_by_stored_times(run: Run) -> None:
-    import time
+def measured_elsewhere(label: str, seconds: float, machine: str = "m") -> None:
+    rng = random.Random(label)
+    times = tuple(seconds * rng.lognormvariate(0, 0.02) for _ in range(30))
+    log.record(Experiment(label=label, seconds=seconds, throughput=1 / seconds, times=times, machine=machine))
 
-    optbook.bench(lambda: time.sleep(0.003), "theirs", runs=12)
-    run("import time")
-    run("%%bench mine -q --runs 12\ntime.sleep(0.001)")
-    c = run("%compare theirs mine").result
+
+def test_experiments_of_other_kernels_are_compared_by_stored_times(run: Run) -> None:
+    measured_elsewhere("theirs", 0.3)
+    measured_elsewhere("ours", 0.1)
+    measured_elsewhere("the same", 0.3)
+    c = run("%compare theirs ours").result
     assert c.verdict == "faster"
+    assert c.ratio == pytest.approx(3, rel=0.05)
     assert "were not run in turn" in c.warnings[0]
+    assert run("%compare theirs 'the same'").result.verdict.startswith("no difference seen")
+
+
+def test_other_machines_are_compared_only_when_forced(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    measured_elsewhere("here", 0.3)
+    measured_elsewhere("there", 0.1, machine="other")
+    assert not run("%compare here there").success
+    assert "from different machines: give --force" in capsys.readouterr().err
+    assert "they are from different machines" in run("%compare here there --force").result.warnings
 
 
 @pytest.mark.parametrize(
@@ -141,6 +161,15 @@ def test_a_cell_against_itself(run: Run) -> None:
     assert c.labels == ("mine", "mine")
     assert c.pairs >= 8
     assert c.low <= c.ratio <= c.high
+
+
+def test_a_verdict_that_cannot_be_noted_is_shown_all_the_same(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("%%bench mine -q --runs 12\nsum(range(5000))")
+    monkeypatch.setenv("OPTBOOK_LOG", str(tmp_path))
+    c = run("%compare mine mine --budget 0.3").result
+    assert c.warnings[-1].startswith("the verdict is not in the log: ")
 
 
 def test_two_bodies_in_one_cell(run: Run, shell: object) -> None:

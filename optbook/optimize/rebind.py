@@ -6,6 +6,7 @@ cells, both would see the new function.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import types
 import zlib
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from optbook.benchmark.cell import Cell
 from optbook.errors import OptionError
+from optbook.experiments.errors import LogError
+from optbook.experiments.log import session
 
 if TYPE_CHECKING:
     from optbook.optimize.compare import Comparison
@@ -110,7 +113,7 @@ class Keeper:
         from optbook.optimize.stored import compare_stored, find
 
         if stored or first not in self._kept or second not in self._kept:
-            return compare_stored(find(first), find(second), force=force)
+            return noted(compare_stored(find(first), find(second), force=force))
         pair = self._kept[first], self._kept[second]
         (f, f_setup), (g, g_setup) = (kept.revive(namespace) for kept in pair)
         limits = {kept.steps for kept in pair if kept.steps is not None}
@@ -119,7 +122,23 @@ class Keeper:
         result = compare(f, g, (first, second), setup=(f_setup, g_setup), budget=budget, steps=steps)
         for kept in pair:
             kept.remember()
-        return result
+        return noted(result)
+
+
+def noted(result: Comparison) -> Comparison:
+    """Add the verdict as a note to the latest experiment of the second label; say so where that fails."""
+    from optbook.optimize.verdicts import interval, sentence
+
+    log = session()
+    try:
+        experiment = log.latest(result.labels[1])
+        if experiment is not None:
+            log.store.note(experiment.id, f"{sentence(result)}; throughput ratio {interval(result)}")
+    except LogError as error:
+        return dataclasses.replace(
+            result, warnings=(*result.warnings, f"the verdict is not in the log: {error}")
+        )
+    return result
 
 
 def keep(label: str, cell: Cell, setup: Cell | None, steps: int | None, namespace: Mapping[str, Any]) -> Kept:
