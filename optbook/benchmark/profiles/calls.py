@@ -37,6 +37,8 @@ class Function:
 class CallProfile:
     """Where a workload's time goes, by function, from looks at its stack.
 
+    A thread waits while it sleeps, asks for a lock, a message or a device, or is given no core.
+
     ``seconds`` maps 'your code', 'library' and 'waiting' to the seconds spent in each by the workload's
     thread; ``functions`` are those of all threads, the largest own time first; ``stacks`` are the seconds
     by call stack of the workload's thread.
@@ -137,12 +139,13 @@ def call_profile(samples: Samples, run: Pass, experiment: Experiment, executions
         )
     others = [thread for thread in samples.threads if thread]
     if others:
-        notes.append(f"{len(others)} further threads were seen; the shares are those of the workload's own")
+        further = "a further thread was" if len(others) == 1 else f"{len(others)} further threads were"
+        notes.append(f"{further} seen; the shares are those of the workload's own thread")
     return CallProfile(
         experiment=experiment,
         run=run,
         seconds=seconds,
-        functions=tuple(sorted(functions, key=lambda f: (-f.own, f.place.name))),
+        functions=tuple(sorted(functions, key=lambda f: (-f.own, -f.cumulative, f.place.name))),
         stacks=own_stacks,
         looks=looks,
         executions=executions,

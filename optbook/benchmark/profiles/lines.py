@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from optbook.benchmark.profiles import slots
+from optbook.benchmark.compilation import compiled
 from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.places import cell_name, of_code
 from optbook.benchmark.profiles.targets import Swap, Target, inner_codes
@@ -187,7 +187,7 @@ def line_profile(
         notes += trouble
         if not any(line.hits for line in listing.lines):
             notes.append(f"{target.name} was not called, or only in a worker process")
-    if slots.compiled():
+    if compiled():
         notes.append("functions compiled by torch.compile ran uncompiled (eagerly), as their source has it")
     return LineProfile(experiment, run, tuple(listings), executions, (*notes, *run.notes))
 

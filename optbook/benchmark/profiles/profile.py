@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from optbook import settings as configuration
 from optbook.benchmark.bench import bench, runnable
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.compilation import eagerly
 from optbook.benchmark.profiles import passes, slots
 from optbook.benchmark.profiles.calls import CallProfile, call_profile, hot_codes
 from optbook.benchmark.profiles.lines import LineInstrument, LineProfile, line_profile
@@ -120,7 +121,7 @@ def _lines(
         enough=LINES_SECONDS,
         name="line profile",
         shown=configuration.settings().progress_bar,
-        around=slots.eagerly,
+        around=eagerly,
         clock=clock,
     )
     return line_profile(instrument, targets, run, experiment, executions + run.executions)

@@ -32,7 +32,7 @@ def how(profile: CallProfile | LineProfile) -> str:
     times = "once" if profile.executions == 1 else f"{profile.executions} times"
     of_it = f" ({run.steps} steps)" if run.steps else ""
     paid = f"{write.seconds(run.seconds)} a {unit} with the instrument, {write.seconds(run.bare)} without"
-    factor = f": {run.overhead:.2f} times as long" if run.overhead is not None else ""
+    factor = f": {write.number(run.overhead)} times as long" if run.overhead is not None else ""
     again = "once" if run.executions == 1 else f"{run.executions} times"
     return f"{paid}{factor}; the workload ran {times} in all, {again} under this instrument{of_it}"
 
@@ -137,7 +137,12 @@ def _table(head: str, rows: str) -> str:
 def _shares(p: CallProfile, f: Function) -> tuple[str, str]:
     if not p.total:
         return write.UNKNOWN, write.UNKNOWN
-    return write.percent(f.own / p.total), write.percent(f.cumulative / p.total)
+    return _percent(f.own / p.total), _percent(f.cumulative / p.total)
+
+
+def _percent(share: float) -> str:
+    """As in a column: one decimal."""
+    return f"{100 * share:.1f} %"
 
 
 def _kind(f: Function) -> str:
@@ -159,7 +164,7 @@ def _figures(listing: Listing, line: Line) -> tuple[str, str, str]:
     if not line.hits:
         return "", "", ""
     share = line.seconds / listing.seconds if listing.seconds else 0.0
-    return f"{line.hits:,}".replace(",", "\u202f"), write.seconds(line.seconds), write.percent(share)
+    return f"{line.hits:,}".replace(",", "\u202f"), write.seconds(line.seconds), _percent(share)
 
 
 def _source(line: Line) -> str:

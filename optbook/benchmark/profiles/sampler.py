@@ -2,8 +2,8 @@
 
 A hook on every call (cProfile's, and that of the libraries which sample from such a hook) slows code that
 makes many small calls, and so moves shares to it. In a trial on a mix of five kinds of work, cProfile's
-shares were off by 16 to 18 points and its run took 2.6 times as long, pyinstrument's by 13 to 21 points and
-2.7 times; looks that a timer's signal starts by 4 to 6 points, which is their chance error, and 1.0 times. A
+shares were off by 16 to 18 points and its run took 2.5 times as long, pyinstrument's by 13 to 21 points and
+2.6 times; looks that a timer's signal starts by 4 to 5 points, mostly chance, and 1.0 times. A
 thread that looks from outside (7 to 19 points, on a busy machine) sees too much of calls into C, where it
 gets Python's lock; it is used where there are no such signals. Neither takes a profiler's or debugger's
 place, or counts calls.

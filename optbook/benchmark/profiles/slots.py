@@ -1,10 +1,8 @@
-"""Who else holds the places where Python lets a profiler or debugger in, and torch's compiled functions."""
+"""Who else holds the places where Python lets a profiler or debugger in."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from optbook.errors import OptbookError
@@ -29,21 +27,3 @@ def refuse_others() -> None:
         raise OptbookError(
             f"a debugger or another profiler ({whose}) traces lines already: end it, then profile lines again"
         )
-
-
-def compiled() -> bool:
-    """Whether torch.compile has compiled anything in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
-
-
-@contextlib.contextmanager
-def eagerly() -> Iterator[None]:
-    """Run what torch.compile compiled as it was written, so that its lines are executed."""
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
-    import torch
-
-    with torch.compiler.set_stance("force_eager"):
-        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import importlib
@@ -39,9 +40,25 @@ def of_workload(function: Callable[..., object]) -> list[Target]:
 
 
 def of_hot(codes: Iterable[CodeType], known: Iterable[Target]) -> list[Target]:
-    """The functions with the given code, but for those that are known."""
+    """The functions with the given code, but for those that are known.
+
+    Code that torch.compile wrote in place of a function's counts as that function's.
+    """
+    live = {id(f): f.__code__ for f in gc.get_objects() if type(f) is FunctionType}
+    exact = {id(code) for code in live.values()}
+    by_place = {_place(code): code for code in live.values()}
     seen = {id(code) for target in known for code in target.codes}
-    return [_target(code, ()) for code in codes if id(code) not in seen and code.co_name != "<module>"]
+    found = []
+    for given in codes:
+        code = given if id(given) in exact else by_place.get(_place(given), given)
+        if id(code) not in seen and code.co_name != "<module>":
+            seen.add(id(code))
+            found.append(_target(code, ()))
+    return found
+
+
+def _place(code: CodeType) -> tuple[str, int, str]:
+    return code.co_filename, code.co_firstlineno, code.co_qualname
 
 
 def named(given: object, function: Callable[..., object]) -> Target:
@@ -73,7 +90,7 @@ def _name(thing: object) -> str:
 
 def _looked_up(path: str, function: Callable[..., object]) -> tuple[Any] | None:
     first, *rest = path.split(".")
-    places = [*namespaces(function), vars(sys.modules["__main__"])]
+    places = [*namespaces(function), vars(sys.modules["__main__"]), vars(builtins)]
     for place in places:
         if first in place:
             return _attribute(place[first], rest)
@@ -151,12 +168,13 @@ def _target(code: CodeType, notes: tuple[str, ...]) -> Target:
 
 def _codes_inside(function: Callable[..., object]) -> Iterable[CodeType]:
     """All code that the workload and the functions around it define."""
-    started: list[CodeType] = list(getattr(function, "code", ()))
+    inner = unwrapped(function)
+    started = [*getattr(function, "code", ()), *([inner.__code__] if isinstance(inner, FunctionType) else [])]
     for namespace in namespaces(function):
         for value in list(namespace.values()):
-            inner = inspect.unwrap(value) if isinstance(value, FunctionType) else value
-            if isinstance(inner, FunctionType) and inner.__globals__ is namespace:
-                started.append(inner.__code__)
+            own = list(vars(value).values()) if isinstance(value, type) else [value]
+            functions = [inspect.unwrap(thing) for thing in own if isinstance(thing, FunctionType)]
+            started += [f.__code__ for f in functions if getattr(f, "__globals__", None) is namespace]
     yield from inner_codes(started)
 
 
