@@ -309,7 +309,7 @@ def test_what_cannot_be_used_gives_one_line(
 
 
 def test_a_void_measurement_has_no_profile() -> None:
-    left = (time.sleep(0.06) for _ in range(2))
+    left = (busy(0.06) for _ in range(2))
 
     def use_up() -> None:
         for _ in left:

@@ -59,10 +59,10 @@ def _no_tracer() -> Iterator[None]:
     """Without the tracer by which coverage is measured."""
     tracer, of_threads = sys.gettrace(), threading.gettrace()
     sys.settrace(None)
-    threading.settrace(None)  # type: ignore[arg-type]
+    threading.settrace(None)
     yield
     sys.settrace(tracer)
-    threading.settrace(of_threads)  # type: ignore[arg-type]
+    threading.settrace(of_threads)
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_the_view_is_static_escaped_and_has_heat() -> None:
     html = listing("    a = '<script>'")._repr_html_()
     for bad in ("<script>", "<b>work", "<i>", "<remark>"):
         assert bad not in html
-    assert "linear-gradient(to left,var(--jp-warn-color1,#e69f00) 75%" in html
+    assert "linear-gradient(to left,rgba(230,159,0,.45) 75%" in html
     assert "    a = &#x27;&lt;script&gt;&#x27;" in html
     assert "2.00 times as long; the workload ran 2 times in all" in html
 

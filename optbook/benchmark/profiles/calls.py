@@ -40,8 +40,8 @@ class CallProfile:
     A thread waits while it sleeps, asks for a lock, a message or a device, or is given no core.
 
     ``seconds`` maps 'your code', 'library' and 'waiting' to the seconds spent in each by the workload's
-    thread; ``functions`` are those of all threads, the largest own time first; ``stacks`` are the seconds
-    by call stack of the workload's thread.
+    thread. ``functions`` are those of all threads: the workload's own thread first, the largest own time
+    first. ``stacks`` are the seconds by call stack of the workload's thread.
     """
 
     experiment: Experiment = field(repr=False)
@@ -145,7 +145,9 @@ def call_profile(samples: Samples, run: Pass, experiment: Experiment, executions
         experiment=experiment,
         run=run,
         seconds=seconds,
-        functions=tuple(sorted(functions, key=lambda f: (-f.own, -f.cumulative, f.place.name))),
+        functions=tuple(
+            sorted(functions, key=lambda f: (f.thread != "", -f.own, -f.cumulative, f.place.name))
+        ),
         stacks=own_stacks,
         looks=looks,
         executions=executions,

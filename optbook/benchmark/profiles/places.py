@@ -18,10 +18,12 @@ KINDS: tuple[Kind, ...] = ("your code", "library", "waiting")
 WAITS = frozenset(
     {
         *("sleep", "acquire", "wait", "waitpid", "synchronize", "select", "poll", "kqueue"),
-        *("recv", "recv_into", "recvfrom", "accept", "connect", "sendall"),
+        *("recv", "recv_into", "recvfrom", "recvmsg", "accept", "connect", "sendall"),
     }
 )
 """Calls into C that do nothing but wait."""
+WAITS_IN = frozenset({("connection.py", "read"), ("synchronize.py", "self._semlock.acquire")})
+"""The same, where the name alone does not say it: a pipe between processes."""
 _MEASURING = Path(__file__).parent.parent
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -93,7 +95,7 @@ def of_call(code: CodeType, offset: int, namespace: dict[str, Any], own: Kind) -
     if written is None:
         return None
     kind = own
-    if written.rpartition(".")[2] in WAITS:
+    if written.rpartition(".")[2] in WAITS or (Path(code.co_filename).name, written) in WAITS_IN:
         kind = "waiting"
     elif _top_module(written, namespace) not in {*sys.stdlib_module_names, ""}:
         kind = "library"

@@ -12,7 +12,8 @@ from optbook.benchmark.profiles.lines import Line, LineProfile, Listing
 from optbook.benchmark.profiles.places import KINDS
 from optbook.experiments.render import one_line
 
-MOST_FUNCTIONS = 15
+MOST_FUNCTIONS, MOST_OF_OTHERS = 15, 4
+LEAST_OF_OTHERS = 0.01
 LONGEST_NAME, LONGEST_NOTE, LONGEST_SOURCE = 60, 500, 200
 _STYLE = (
     "font-family:var(--jp-ui-font-family,system-ui,sans-serif);font-size:var(--jp-ui-font-size1,13px);"
@@ -22,7 +23,7 @@ _FAINT = "color:var(--jp-ui-font-color2,gray)"
 _CELL = "text-align:left;padding:1px 1em 1px 0"
 _NUMBER = "text-align:right;padding:1px 1em 1px 0;white-space:nowrap"
 _CODE = "font-family:var(--jp-code-font-family,monospace);font-size:var(--jp-code-font-size,12px)"
-_HEAT = "var(--jp-warn-color1,#e69f00)"
+_HEAT = "rgba(230,159,0,.45)"  # text stays readable on it in both themes
 
 
 def how(profile: CallProfile | LineProfile) -> str:
@@ -47,7 +48,7 @@ def calls_as_text(p: CallProfile) -> str:
     """Plain text, for a terminal."""
     lines = [f"{one_line(p.experiment.label)}: {split(p)}", f"  {how(p)}"]
     lines.append(f"  {'own':>7}  {'with calls':>10}  {'':<9}  function")
-    for f in p.functions[:MOST_FUNCTIONS]:
+    for f in _largest(p):
         own, cumulative = _shares(p, f)
         where = one_line(f.place.where, LONGEST_NAME)
         lines.append(f"  {own:>7}  {cumulative:>10}  {_kind(f):<9}  {_name(f)} ({where})")
@@ -81,7 +82,7 @@ def calls_as_html(p: CallProfile) -> str:
         + f'<td style="{_CELL};{_FAINT}">{escape(_kind(f))}</td>'
         f'<td style="{_CELL};{_CODE}">{escape(_name(f))}</td>'
         f'<td style="{_CELL};{_FAINT}">{escape(one_line(f.place.where, LONGEST_NAME))}</td></tr>'
-        for f in p.functions[:MOST_FUNCTIONS]
+        for f in _largest(p)
     )
     head = _head(("own", "with calls", "", "function", "where"), 2)
     return _page(p, f'<div style="margin:2px 0">{legend}</div>{flame(p.stacks)}{_table(head, rows)}', "calls")
@@ -138,6 +139,13 @@ def _shares(p: CallProfile, f: Function) -> tuple[str, str]:
     if not p.total:
         return write.UNKNOWN, write.UNKNOWN
     return _percent(f.own / p.total), _percent(f.cumulative / p.total)
+
+
+def _largest(p: CallProfile) -> list[Function]:
+    """The functions to show; of other threads those that do more than wait."""
+    mine = [f for f in p.functions if not f.thread]
+    others = [f for f in p.functions if f.thread and f.own - f.waiting > LEAST_OF_OTHERS * p.total]
+    return mine[:MOST_FUNCTIONS] + others[:MOST_OF_OTHERS]
 
 
 def _percent(share: float) -> str:

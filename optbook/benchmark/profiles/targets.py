@@ -44,9 +44,12 @@ def of_hot(codes: Iterable[CodeType], known: Iterable[Target]) -> list[Target]:
 
     Code that torch.compile wrote in place of a function's counts as that function's.
     """
-    live = {id(f): f.__code__ for f in gc.get_objects() if type(f) is FunctionType}
-    exact = {id(code) for code in live.values()}
-    by_place = {_place(code): code for code in live.values()}
+    codes = list(codes)
+    files = {code.co_filename for code in codes}
+    functions = (thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType)
+    live = [code for code in functions if code.co_filename in files]
+    exact = {id(code) for code in live}
+    by_place = {_place(code): code for code in live}
     seen = {id(code) for target in known for code in target.codes}
     found = []
     for given in codes:
@@ -196,6 +199,7 @@ class Swap:
 
     def __init__(self, instead: dict[int, CodeType]) -> None:
         self._instead = instead
+        self._files = {code.co_filename for code in instead.values()}
         self._back: list[tuple[FunctionType, CodeType]] = []
 
     def code(self, code: CodeType) -> CodeType:
@@ -210,7 +214,7 @@ class Swap:
     def put(self) -> None:
         """Put the replacements in place."""
         for thing in gc.get_objects():
-            if type(thing) is FunctionType:
+            if type(thing) is FunctionType and thing.__code__.co_filename in self._files:
                 before = thing.__code__
                 after = self.code(before)
                 if after is not before:
