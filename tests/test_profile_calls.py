@@ -92,7 +92,8 @@ def samples(*stacks: tuple[tuple[FunctionType, ...], float, bool], thread: str =
 
 def profiled(seen: Samples, notes: tuple[str, ...] = ()) -> CallProfile:
     run = Pass(seconds=1.2, bare=1.0, total=1.2, executions=1, steps=0, notes=notes)
-    return call_profile(seen, run, Experiment(label="<b>work</b>", seconds=1.0), 5)
+    bare = Experiment(label="<b>work</b>", seconds=1.0, warnings=("the log is <i>away</i>",))
+    return call_profile(seen, run, bare, 5)
 
 
 def test_own_and_cumulative_seconds_add_up() -> None:
@@ -163,6 +164,8 @@ def test_overhead_and_executions_are_said() -> None:
     for shown in (str(p), p._repr_html_()):
         assert "1.20 times as long; the workload ran 5 times in all, once under this instrument" in shown
         assert "a remark" in shown
+        assert "the log is" in shown
+        assert ("<i>away</i>" in shown) == (shown == str(p))
 
 
 def test_few_looks_are_said() -> None:

@@ -131,7 +131,7 @@ def call_profile(samples: Samples, run: Pass, experiment: Experiment, executions
             own_stacks = tuple((stack, spent) for stack, spent, _ in stacks)
             for stack, spent, waited in stacks:
                 seconds["waiting" if waited else stack[-1].kind] += spent
-    notes = list(run.notes)
+    notes = [*run.notes, *experiment.warnings]
     if looks < FEW_LOOKS:
         notes.insert(
             0,

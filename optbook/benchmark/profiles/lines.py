@@ -189,7 +189,9 @@ def line_profile(
             notes.append(f"{target.name} was not called, or only in a worker process")
     if compiled():
         notes.append("functions compiled by torch.compile ran uncompiled (eagerly), as their source has it")
-    return LineProfile(experiment, run, tuple(listings), executions, (*notes, *run.notes))
+    return LineProfile(
+        experiment, run, tuple(listings), executions, (*notes, *run.notes, *experiment.warnings)
+    )
 
 
 def _listing(target: Target, lines: dict[int, tuple[int, float]]) -> tuple[Listing, list[str]]:
