@@ -101,12 +101,12 @@ def test_lines_of_a_cell_and_of_a_function_of_its_own_are_exact(run: Run) -> Non
 
 def test_the_cells_own_lines_and_the_hot_function_come_first(run: Run) -> None:
     run("def hot(n):\n    s = 0\n    for i in range(n):\n        s += i\n    return s")
-    result = run("%%profile lines --runs 1\nx = 1\nhot(300_000)\nx + 1")
+    result = run("%%profile lines --runs 1\nx = 1\nhot(600_000)\nx + 1")
     assert result.success
     profile = result.result
     assert [listing.name for listing in profile.listings] == ["cell In[3]", "hot"]
-    assert hits(profile, "cell In[3]") == {"x = 1": 1, "hot(300_000)": 1, "x + 1": 1}
-    assert hits(profile, "hot")["s += i"] == 300_000
+    assert hits(profile, "cell In[3]") == {"x = 1": 1, "hot(600_000)": 1, "x + 1": 1}
+    assert hits(profile, "hot")["s += i"] == 600_000
     assert profile.executions == 3
 
 
