@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from optbook.benchmark.bench import bench
     from optbook.benchmark.machine.info import machine
     from optbook.benchmark.machine.peaks import peaks
+    from optbook.benchmark.profiles.profile import profile
     from optbook.benchmark.recorder import span, track
     from optbook.experiments.log import log
     from optbook.optimize.compare import compare
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from optbook.repeat.widgets import dashboard
 
 __version__ = "0.1.0"
-__all__ = ["bench", "compare", "dashboard", "log", "machine", "peaks", "progress", "span", "track"]
+__all__ = ["bench", "compare", "dashboard", "log", "machine", "peaks", "profile", "progress", "span", "track"]
 
 _WHERE = {
     "bench": "optbook.benchmark.bench",
@@ -26,6 +27,7 @@ _WHERE = {
     "log": "optbook.experiments.log",
     "machine": "optbook.benchmark.machine.info",
     "peaks": "optbook.benchmark.machine.peaks",
+    "profile": "optbook.benchmark.profiles.profile",
     "progress": "optbook.repeat.overview",
     "dashboard": "optbook.repeat.widgets",
 }

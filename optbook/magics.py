@@ -32,7 +32,7 @@ from optbook.magic_options import assignment, parse, two_bodies
 from optbook.optimize.rebind import Keeper
 from optbook.settings import OptBook
 
-MAGICS = ("bench", "setup", "compare", "progress", "optbook", "check")
+MAGICS = ("bench", "profile", "setup", "compare", "progress", "optbook", "check")
 _NOT_THE_USERS = (
     Path(__file__).parent,
     Path(asyncio.__file__).parent,
@@ -76,7 +76,7 @@ def _from_users_code(error: BaseException) -> TracebackType | None:
 
 @magics_class
 class OptbookMagics(Magics):
-    """``%%bench``, ``%%setup``, ``%%compare``, ``%progress``, ``%optbook``, ``%check``."""
+    """``%%bench``, ``%%profile``, ``%%setup``, ``%%compare``, ``%progress``, ``%optbook``, ``%check``."""
 
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
@@ -145,6 +145,53 @@ class OptbookMagics(Magics):
             print(experiment.warnings[-1])  # what is not in the log yet is said also where nothing is shown
         self._kept.add(kept)
         return self._shown(experiment, options.output, quiet)
+
+    @no_var_expand
+    @magic_arguments()
+    @argument("words", nargs="*", help="the kind: calls or lines; then what the experiment is called")
+    @argument(
+        "-f", "--function", action="append", default=[], help="lines: look at this function; may repeat"
+    )
+    @argument("--runs", help="of the measurement before the profile: execute the cell so many times")
+    @argument("--steps", help="of the measurement before: end the tracked loop after so many steps")
+    @argument("--budget", help="of the measurement before: seconds that the counted runs may take")
+    @argument("--setup", help="a statement, or the name of a %%%%setup cell, to run untimed before every run")
+    @argument("-o", dest="output", help="assign the profile to this variable")
+    @argument("-q", "--quiet", action="store_true", help="do not show the result")
+    @argument("-h", "--help", action="store_true", help="show this help")
+    @line_cell_magic
+    @_one_line_errors
+    def profile(self, line: str, cell: str | None = None) -> Any:
+        """Measure the cell as ``%%bench`` does, then execute it again to see where its time goes.
+
+        ``%%profile calls`` by function; ``%%profile lines`` by line, in the functions with most of the time
+        or in those named with ``-f``.
+        """
+        options = parse(self.profile, line)
+        if options.help:
+            return print(self.profile.__doc__)
+        if cell is None:
+            raise UsageError("%profile looks into a cell: write %%profile calls on its first line")
+        if options.output is not None and not options.output.isidentifier():
+            raise UsageError(f"-o got {options.output!r}: give the name of a variable, such as -o result")
+        if not options.words:
+            raise UsageError("%%profile needs a kind: write %%profile calls, or %%profile lines")
+        from optbook.benchmark.profiles.profile import profile
+
+        kind, *label = options.words
+        quiet = options.quiet or line.rstrip().endswith(";") or cell.rstrip().endswith(";")
+        result = profile(
+            Cell(cell, self._shell, silent=quiet),
+            kind,
+            " ".join(label) or f"cell [{prompt_number(self._shell)}]",
+            functions=options.function,
+            setup=None if options.setup is None else self._setup(options.setup),
+            runs=self._number(options.runs, "--runs"),
+            steps=self._number(options.steps, "--steps"),
+            budget=self._number(options.budget, "--budget"),
+            source=cell,
+        )
+        return self._shown(result, options.output, quiet)
 
     def _shown(self, result: Any, output: str | None, quiet: bool) -> Any:
         if output is not None:

@@ -68,6 +68,13 @@ class Cell:
         other._namespace, other._shown = namespace, True
         return other
 
+    def recoded(self, change: Callable[[CodeType], CodeType]) -> Cell:
+        """The same cell with its compiled parts changed; nothing is shown."""
+        other = self.within(self._namespace)
+        other._parts = [change(code) for code in self._parts]
+        other._value = None if self._value is None else change(self._value)
+        return other
+
     def __call__(self) -> None:
         """Run the cell once in the user's namespace."""
         for code in self._parts:

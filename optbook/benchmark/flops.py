@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from optbook import formatting as write
 from optbook.benchmark import output
+from optbook.benchmark.compilation import compiled, eagerly
 from optbook.benchmark.flop_counter import FlopCounter, Tally
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.recorder import Count, Recorder, recording
@@ -110,7 +110,7 @@ def count(workload: Workload, function: Callable[..., object], steps: int | None
         try:
             if workload.setup is not None:
                 workload.setup()
-            with recording(recorder), _eagerly(), counter.counting():
+            with recording(recorder), eagerly(), counter.counting():
                 workload.run()
         except BaseException as raised:
             exception = raised
@@ -134,7 +134,7 @@ def _notes(flops: tuple[int, ...], tracked: bool, problems: list[str]) -> Iterab
             f"the steps differ: {write.number(min(flops))} to {write.number(max(flops))} FLOPs, "
             f"the mean of {len(flops)} is used"
         )
-    if _compiled():
+    if compiled():
         yield "functions compiled by torch.compile ran uncompiled while FLOPs were counted"
 
 
@@ -264,21 +264,3 @@ def _share(
         )
         return found
     return found | {"flops_share": share}
-
-
-def _compiled() -> bool:
-    """Whether torch.compile has compiled anything in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
-
-
-@contextlib.contextmanager
-def _eagerly() -> Iterator[None]:
-    """Run what torch.compile compiled as it was written, so that its operators are seen."""
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
-    import torch
-
-    with torch.compiler.set_stance("force_eager"):
-        yield

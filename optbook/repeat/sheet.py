@@ -21,6 +21,8 @@ ROWS = (
         "%%bench --simplified data",
         "say what a stub made by hand stands in for: not a figure of the real system",
     ),
+    ("%%profile calls", "where the time goes, by function; your code, libraries, waiting; a flame picture"),
+    ("%%profile lines", "the time of each line of the hottest functions; -f name chooses one"),
     ('with span("augment"):', "time a part of the workload"),
     ("%check name", "judge an exercise; --solution shows a solution"),
     ("%progress", "plot the progress over the experiments"),
