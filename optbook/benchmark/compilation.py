@@ -6,17 +6,19 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
+COMPILER = "torch._dynamo.utils"
+
 
 def compiled_frames() -> int:
     """How many frames torch.compile has compiled in this process; 0 where it was never used."""
-    utils = sys.modules.get("torch._dynamo.utils")
+    utils = sys.modules.get(COMPILER)
     counters = getattr(utils, "counters", None)
     return int(counters["frames"]["total"]) if counters else 0
 
 
 def compiled() -> bool:
     """Whether torch.compile has compiled anything in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")
+    dynamo = sys.modules.get(COMPILER)
     return dynamo is not None and bool(dynamo.counters["stats"].get("unique_graphs"))
 
 

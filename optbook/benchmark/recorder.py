@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 import threading
 import time
 from array import array
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optbook.benchmark.clock import Clock
-from optbook.benchmark.compilation import compiled_frames
+from optbook.benchmark.compilation import COMPILER, compiled_frames
 from optbook.benchmark.quantities import amount
 from optbook.errors import OptionError
 
@@ -139,7 +140,7 @@ class Recorder:
         if limit is not None and len(series) >= limit:
             return
         now, synchronize, on_step = self.clock.now, self.clock.device(), self._on_step
-        compiled, note = compiled_frames(), series.stamps.extend
+        compiled, note, modules = compiled_frames(), series.stamps.extend, sys.modules
         self._loops(1)
         try:
             if synchronize is not None:
@@ -163,7 +164,7 @@ class Recorder:
                     if at_edge:
                         series.synced.append(len(series))
                     note((asked, ready, done))
-                if compiled_frames() != compiled:
+                if COMPILER in modules and compiled_frames() != compiled:
                     compiled = compiled_frames()
                     series.compiled.append(len(series) - 1)
                 if on_step is not None:
