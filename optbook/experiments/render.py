@@ -159,7 +159,8 @@ def as_html(experiment: Experiment) -> str:
     colour = _MARK.get(experiment.status, "inherit")
     body = "".join(
         f'<tr><th scope="row" style="text-align:left;font-weight:normal;white-space:nowrap;{_FAINT};'
-        f'padding:1px 1em 1px 0">{escape(name)}</th><td style="text-align:left;padding:1px 0">{escape(value)}</td></tr>'
+        f'padding:1px 1em 1px 0">{escape(name)}</th>'
+        f'<td style="text-align:left;padding:1px 0">{escape(value)}</td></tr>'
         for name, value in rows(experiment)
     )
     warnings = "".join(f"<li>{escape(one_line(warning, 500))}</li>" for warning in experiment.warnings)
