@@ -98,7 +98,7 @@ def compare(
     Args:
         first, second: called without arguments.
         labels: what they are called; their names if None.
-        budget: seconds for all pairs; twice the setting `OptBook.budget` if None.
+        budget: seconds for all pairs; four times the setting `OptBook.budget` if None.
         setup: called untimed before every run; a pair gives each its own.
         steps: ends tracked loops after so many steps. Of a workload with a tracked loop, the seconds a
             step are compared.
@@ -113,7 +113,7 @@ def compare(
         OptionError: an argument can't be used; nothing was run.
         Exception: whatever a workload raised.
     """
-    budget = 2 * configuration.settings().budget if budget is None else budget
+    budget = 4 * configuration.settings().budget if budget is None else budget
     checked: object = budget
     if not isinstance(checked, (int, float)) or not 0 < checked <= 86_400:
         raise OptionError(f"budget is {budget!r}: give seconds between 0 and 86400, such as 10")

@@ -26,7 +26,7 @@ from tests.benchmarks.run import Row
 
 SCALE = float(os.environ.get("OPTBOOK_BENCH_SCALE", "1"))
 PEERS_EVERY = 4
-FOUND_BUDGET = 10.0
+FOUND_BUDGET = 20.0
 SLOWED = ("10 ms", "100 ms")
 SKIPPED = os.environ.get("OPTBOOK_BENCH_SKIP", "").split(";")
 Work = Callable[[], object]
