@@ -8,26 +8,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 import optbook
+from tests.shells import shell_with_optbook
 
 Run = Callable[[str], Any]  # IPython leaves its results untyped
 
 
 @pytest.fixture
 def shell() -> Iterator[Any]:
-    config = Config()
-    config.HistoryManager.enabled = False
-    InteractiveShell.clear_instance()
-    config.InteractiveShell.colors = "nocolor"
-    shell: Any = InteractiveShell.instance(config=config)
-    shell.run_line_magic("load_ext", "optbook")
-    shell.run_line_magic("config", "OptBook.budget = 0.02")
-    yield shell
-    shell.run_line_magic("unload_ext", "optbook")
-    InteractiveShell.clear_instance()
+    with shell_with_optbook() as shell:
+        yield shell
 
 
 @pytest.fixture
