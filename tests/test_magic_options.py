@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optbook.magic_options import words
 from optbook.magics import comments_below_magic
+from optbook.magics.options import words
 
 
 @pytest.mark.parametrize(

@@ -291,8 +291,8 @@ def test_what_is_raised_under_the_instrument_leaves_nothing_behind(
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        ("%%profile\nx", "%%profile needs a kind: write %%profile calls, or %%profile lines"),
-        ("%%profile cals\nx", "profile got kind 'cals': there are calls and lines"),
+        ("%%profile\nx", "%%profile needs a kind: write %%profile calls (there are calls, lines"),
+        ("%%profile cals\nx", "profile got kind 'cals': there are calls, lines"),
         ("%%profile calls -f f\nx", "functions are for kind 'lines'"),
         ("%%profile calls -o 3\nx", "give the name of a variable"),
         ("%%profile calls --stepz 3\nx", "did you mean --steps?"),

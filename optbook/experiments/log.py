@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from optbook.experiments.errors import AlreadyLoggedError, LogError
 from optbook.experiments.location import Location, locate
+from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Log:
         self._lock = threading.RLock()
         self._stores: dict[str, Store] = {}
         self._pending: list[Experiment] = []
+        self._profiles: list[StoredProfile] = []
         self._at_exit = False
 
     def _own(self) -> AbstractContextManager[object]:
@@ -78,9 +80,7 @@ class Log:
             try:
                 self.deliver()
             except LogError as error:
-                if not self._at_exit:
-                    self._at_exit = True
-                    atexit.register(self._deliver_at_exit)
+                self._deliver_later()
                 waiting = len(self._pending)
                 those = "it waits" if waiting == 1 else f"{waiting} experiments wait"
                 return f"not in the log yet, {those} in memory and will be stored with the next: {error}"
@@ -99,6 +99,34 @@ class Log:
                 with suppress(AlreadyLoggedError):  # after an interrupt between storing and this line's end
                     self.store.append(self._pending[0])
                 del self._pending[0]
+            while self._profiles:
+                self.store.keep(self._profiles[0])
+                del self._profiles[0]
+
+    def keep(self, profile: StoredProfile) -> None:
+        """Store a profile with its experiment; if that is not possible now, it waits as experiments do."""
+        with self._own():
+            self._profiles.append(profile)
+            with suppress(
+                LogError
+            ):  # said already when its experiment had to wait, and at exit if it is lost
+                self.deliver()
+
+    def profiles(self, label: str | None = None) -> list[StoredProfile]:
+        """The stored profiles and those that wait, oldest first.
+
+        Raises
+        ------
+        LogError
+            The store cannot be read.
+        """
+        waiting = [p for p in self._profiles if label in (None, p.label)]
+        return [*self.store.profiles(label), *waiting]
+
+    def _deliver_later(self) -> None:
+        if not self._at_exit:
+            self._at_exit = True
+            atexit.register(self._deliver_at_exit)
 
     def _deliver_at_exit(self) -> None:
         if self._pid != os.getpid():
@@ -106,8 +134,8 @@ class Log:
         try:
             self.deliver()
         except LogError as error:
-            lost = len(self._pending)
-            what = "1 experiment is" if lost == 1 else f"{lost} experiments are"
+            lost = len(self._pending) + len(self._profiles)
+            what = "1 experiment or profile is" if lost == 1 else f"{lost} experiments and profiles are"
             print(f"optbook: {what} lost: {error}", file=sys.stderr)
 
     def frame(self, hidden: bool = False) -> pd.DataFrame:
@@ -170,6 +198,22 @@ def log(hidden: bool = False) -> pd.DataFrame:
         The log cannot be read.
     """
     return _SESSION.frame(hidden)
+
+
+def record_profile(profile: StoredProfile) -> None:
+    """Store a profile with its experiment."""
+    _SESSION.keep(profile)
+
+
+def profiles(label: str | None = None) -> list[StoredProfile]:
+    """The profiles in the log, oldest first; only of experiments with this label if one is given.
+
+    Raises
+    ------
+    LogError
+        The log cannot be read.
+    """
+    return _SESSION.profiles(label)
 
 
 def column_docs() -> dict[str, str]:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 APPLICATION = "optbook"
 VERSION = 1
 STEPS: Mapping[int, Step] = {}
-"""Schema version → the step from it to the next. A column that is only added needs no step: all columns
-may be empty, so a missing one is added on opening, and an older optbook ignores it."""
+"""Schema version → the step from it to the next. A column or table that is only added needs no step: all
+columns may be empty, so what is missing is added on opening, and an older optbook ignores it."""
 
 
 class Tables:
-    """The four tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
+    """The five tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
 
     def __init__(self) -> None:
         import sqlalchemy as sa
@@ -65,6 +65,14 @@ class Tables:
             sa.Column("created", sa.Text),
             sa.Column("note", sa.Text),
             sa.Column("hidden", sa.Boolean),
+            sqlite_autoincrement=True,
+        )
+        self.profiles = sa.Table(
+            "experiment_profiles",
+            table,
+            seq(),
+            sa.Column("id", sa.Text, nullable=False, index=True),
+            *(sa.Column(name, sa.Text) for name in ("label", "kind", "created", "text", "table")),
             sqlite_autoincrement=True,
         )
         self.meta = sa.Table(
@@ -127,8 +135,8 @@ def prepare(
     all_tables = tables()
     meta = all_tables.meta
     version = version_of(connection, shown, newest)
+    all_tables.metadata.create_all(connection)
     if version == 0:
-        all_tables.metadata.create_all(connection)
         connection.execute(
             sa.insert(meta),
             [{"key": "application", "value": APPLICATION}, {"key": "schema_version", "value": str(newest)}],

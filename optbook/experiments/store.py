@@ -12,6 +12,7 @@ from optbook.experiments import sqlite
 from optbook.experiments.columns import clean, default, from_database, kinds, to_database
 from optbook.experiments.database import Database
 from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
 from optbook.experiments.schema import columns_of, tables
 
@@ -182,6 +183,34 @@ class Store:
                     return _experiment(row)
         return None
 
+    def keep(self, profile: StoredProfile) -> None:
+        """Write a profile beside its experiment."""
+        import sqlalchemy as sa
+
+        values = {name: clean(getattr(profile, name)) for name in ("label", "kind", "text", "table")}
+        created = profile.created.isoformat(timespec="microseconds")
+        with self._database.connect(write=True) as connection:
+            connection.execute(
+                sa.insert(tables().profiles), {"id": profile.experiment, "created": created, **values}
+            )
+
+    def profiles(self, label: str | None = None) -> list[StoredProfile]:
+        """The stored profiles, oldest first; only those of experiments with this label if one is given."""
+        import sqlalchemy as sa
+
+        table = tables().profiles
+        if not self._database.exists():
+            return []
+        names = ("id", "label", "kind", "created", "text", "table")
+        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        if label is not None:
+            query = query.where(table.c.label == clean(label))
+        with self._database.connect() as connection:
+            if not sa.inspect(connection).has_table(table.name):
+                return []
+            rows = _fetch(connection, query)
+        return [_profile([value if isinstance(value, str) else "" for value in row]) for row in rows]
+
     def revision(self) -> int:
         """A number that grows with every experiment, note and flag that anyone adds; cheap."""
         import sqlalchemy as sa
@@ -241,6 +270,15 @@ def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, b
         if flag is not None:
             hidden[id] = bool(flag)
     return notes, hidden
+
+
+def _profile(row: Sequence[str]) -> StoredProfile:
+    id, label, kind, created, text, table = row
+    try:
+        moment = datetime.fromisoformat(created)
+    except ValueError:
+        moment = _EPOCH
+    return StoredProfile(id, label, kind, moment, text, table)
 
 
 def _experiment(row: Sequence[Any]) -> Experiment:

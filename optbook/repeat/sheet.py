@@ -27,6 +27,7 @@ ROWS = (
     ("%check name", "judge an exercise; --solution shows a solution"),
     ("%progress", "plot the progress over the experiments"),
     ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
+    ("%optbook profiles label", "the profiles that lie in the log beside their experiments"),
     ("%optbook machine", "what this machine can do, and what would spoil a measurement on it now"),
     ("%config OptBook", "settings, such as OptBook.budget = 5"),
     ("optbook.bench(f)", "the same in a script, into the same log"),

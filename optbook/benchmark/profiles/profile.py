@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from optbook import settings as configuration
 from optbook.benchmark.bench import bench, runnable
 from optbook.benchmark.clock import Clock
-from optbook.benchmark.compilation import eagerly
-from optbook.benchmark.profiles import passes, slots
-from optbook.benchmark.profiles.calls import CallProfile, call_profile, hot_codes
-from optbook.benchmark.profiles.lines import LineInstrument, LineProfile, line_profile
-from optbook.benchmark.profiles.places import is_yours
-from optbook.benchmark.profiles.sampler import Sampler, Samples
-from optbook.benchmark.profiles.targets import Target, named, of_hot, of_workload
+from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.runner import Workload
 from optbook.errors import OptbookError, OptionError
+from optbook.experiments import log
+from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment
 
-KINDS = ("calls", "lines")
-CALLS_SECONDS = 1.0
-"""A thousand looks at the stack, so that a share of 50 % is known to some 2 %."""
-LINES_SECONDS = 0.3
-HOT_SHARE = 0.05
-MOST_HOT = 4
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of profile: the module and function that make it, and what may be asked of it.
+
+    ``ready`` names a function of the same module that raises before anything runs if it can't be made.
+    """
+
+    module: str
+    entry: str
+    ready: str = ""
+    functions: bool = False
+    options: tuple[str, ...] = ()
+
+    def call(self, name: str, request: Request) -> Any:
+        """Call one of its functions."""
+        return getattr(importlib.import_module(f"optbook.benchmark.profiles.{self.module}"), name)(request)
+
+
+KINDS: Mapping[str, Kind] = {
+    "calls": Kind("timing", "calls_profile"),
+    "lines": Kind("timing", "lines_profile", "lines_ready", functions=True),
+}
 
 
 def profile(
@@ -38,8 +54,9 @@ def profile(
     budget: float | None = None,
     source: str = "",
     clock: Clock | None = None,
-) -> CallProfile | LineProfile:
-    """Measure ``function()`` as `bench` does, then execute it again to see where its time goes.
+    **options: object,
+) -> Any:
+    """Measure ``function()`` as `bench` does, then execute it again to look inside.
 
     Args:
         function: the workload; called without arguments.
@@ -51,77 +68,54 @@ def profile(
         runs, steps, budget: of the measurement without instrument, as for `bench`.
         source: the source of the workload, for the log.
         clock: the clock to read.
+        options: what the kind takes beside these.
 
     Returns:
-        The profile. The measurement without instrument is in the log.
+        A `CallProfile` or `LineProfile`. The measurement without instrument is in the log, and the
+        profile's text and table beside it.
 
     Raises:
         OptionError: an argument can't be used, or a function has no lines to look at.
         OptbookError: another profiler or debugger is in the way, or the measurement was void.
         Exception: whatever the workload raised.
     """
-    if kind not in KINDS:
-        raise OptionError(f"profile got kind {kind!r}: there are {' and '.join(KINDS)}")
-    if functions and kind != "lines":
-        raise OptionError("functions are for kind 'lines': 'calls' looks at all of them")
-    if kind == "lines":
-        slots.refuse_others()
-    call = runnable(function)
-    targets = [named(given, function) for given in functions]
+    made = _checked(kind, functions, options)
+    workload = Workload(runnable(function), setup)
+
+    def request(experiment: Experiment) -> Request:
+        return Request(workload, function, experiment, tuple(functions), options, clock)
+
+    if made.ready:
+        made.call(made.ready, request(Experiment(label="")))
     experiment = bench(
         function, label, runs=runs, steps=steps, budget=budget, setup=setup, source=source, clock=clock
     )
     if experiment.status == "void":
         raise OptbookError(f"no profile of a void measurement: {experiment.error}")
-    workload = Workload(call, setup)
-    if kind == "lines":
-        return _lines(workload, function, experiment, targets, clock)
-    samples, run = _sampled(workload, function, experiment, clock)
-    return call_profile(samples, run, experiment, experiment.executions + run.executions)
+    result = made.call(made.entry, request(experiment))
+    _keep(result, kind, experiment)
+    return result
 
 
-def _sampled(
-    workload: Workload, function: Callable[..., object], experiment: Experiment, clock: Clock | None
-) -> tuple[Samples, passes.Pass]:
-    sampler = Sampler(passes.execute.__code__)
-    run = passes.further(
-        workload,
-        function,
-        experiment,
-        sampler,
-        enough=CALLS_SECONDS,
-        name="call profile",
-        shown=configuration.settings().progress_bar,
-        clock=clock,
-    )
-    return sampler.samples, run
+def _checked(kind: str, functions: Sequence[object], options: Mapping[str, object]) -> Kind:
+    if kind not in KINDS:
+        raise OptionError(f"profile got kind {kind!r}: there are {', '.join(KINDS)}")
+    made = KINDS[kind]
+    if functions and not made.functions:
+        those = " and ".join(repr(name) for name, other in KINDS.items() if other.functions)
+        raise OptionError(f"functions are for kind {those}: {kind!r} looks at all of them")
+    for name in options:
+        if name not in made.options:
+            takes = ", ".join(made.options) or "none"
+            raise OptionError(f"profile of kind {kind!r} has no option {name!r}: it takes {takes}")
+    return made
 
 
-def _lines(
-    workload: Workload,
-    function: Callable[..., object],
-    experiment: Experiment,
-    targets: list[Target],
-    clock: Clock | None,
-) -> LineProfile:
-    executions = experiment.executions
-    if not targets:
-        samples, sampled = _sampled(workload, function, experiment, clock)
-        executions += sampled.executions
-        yours = {key: is_yours(code.co_filename) for key, code in samples.codes.items()}
-        own = of_workload(function)
-        hot = hot_codes(samples, yours, HOT_SHARE, MOST_HOT)
-        targets = [*own, *of_hot(hot, own)]
-    instrument = LineInstrument(targets, function)
-    run = passes.further(
-        Workload(instrument.workload(workload.run), workload.setup),
-        function,
-        experiment,
-        instrument,
-        enough=LINES_SECONDS,
-        name="line profile",
-        shown=configuration.settings().progress_bar,
-        around=eagerly,
-        clock=clock,
-    )
-    return line_profile(instrument, targets, run, experiment, executions + run.executions)
+def _keep(result: Any, kind: str, experiment: Experiment) -> None:
+    """Store the profile's text and table with its experiment, without source where that is not stored."""
+    with_source = configuration.settings().store_source
+    frame = result.to_frame()
+    if not with_source:
+        frame = frame.drop(columns="source", errors="ignore")
+    text = str(result) if with_source or kind == "calls" else ""
+    log.record_profile(StoredProfile.of(experiment, kind, text, frame))
