@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from optbook.optimize import sequential
+from optbook.benchmark import sequential
 
 
 @pytest.mark.parametrize(("looks", "published"), [(1, 1.960), (2, 1.977), (3, 2.004), (4, 2.024), (5, 2.040)])

@@ -9,17 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from optbook import formatting as write
 from optbook import settings as configuration
-from optbook.benchmark import output
+from optbook.benchmark import sequential
 from optbook.benchmark.bench import label_of, runnable
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.interleave import Interleaved, Side
 from optbook.benchmark.progress import Progress
-from optbook.benchmark.recorder import Recorder, active, recording
+from optbook.benchmark.recorder import active
 from optbook.errors import OptbookError, OptionError
-from optbook.optimize import sequential
 
 Setup = Callable[[], object] | None
 ALPHA = 0.03
@@ -30,8 +28,6 @@ FEWEST_PAIRS = 8
 MOST_PAIRS = 400
 SMALLEST = 0.005
 """Smaller differences get no verdict: where code lies in memory changes its speed by half a per cent."""
-SAMPLE_SECONDS = 2e-3
-"""Shorter workloads are repeated inside a sample until it lasts as long as this."""
 OVER_BUDGET = 4
 _POWER_80 = statistics.NormalDist().inv_cdf(0.8)
 
@@ -126,99 +122,43 @@ def compare(
         if setup is not None or steps is not None:
             raise OptionError("setup and steps have no meaning with isolate: write them into the functions")
         return compare_isolated(importable(first), importable(second), names, budget=budget, seed=seed)
-    workloads, setups = (
-        (runnable(first), runnable(second)),
-        setup if isinstance(setup, tuple) else (setup, setup),
-    )
-    pair = _Pair(workloads, setups, steps, clock or Clock(), random.Random(seed))
+    setups = setup if isinstance(setup, tuple) else (setup, setup)
+    sides = (Side(runnable(first), setups[0]), Side(runnable(second), setups[1]))
+    clock = clock or Clock()
+    pair = Interleaved(sides, steps, clock, random.Random(seed))
     with Progress(
         f"{names[0]} | {names[1]}", budget, shown=configuration.settings().progress_bar
     ) as progress:
-        planned = pair.warm_up(budget)
-        last = _collect(pair, planned, budget, progress)
+        planned = _planned(pair, budget)
+        last = _collect(pair, planned, budget, progress, clock)
     looks = max(1, round(_looks(planned) * last.pairs / planned))
     times = tuple(pair.times[0]), tuple(pair.times[1])
     return comparison(names, last, times, pair.loops, looks, _warnings(pair, last))
 
 
-class _Pair:
-    """Two workloads and the times taken so far."""
-
-    def __init__(
-        self,
-        workloads: tuple[Callable[[], object], Callable[[], object]],
-        setups: tuple[Setup, Setup],
-        steps: int | None,
-        clock: Clock,
-        order: random.Random,
-    ) -> None:
-        self.workloads = workloads
-        self.setups = setups
-        self.steps = steps
-        self.clock = clock
-        self.order = order
-        self.loops = 1
-        self.times: tuple[list[float], list[float]] = ([], [])
-        self.printed = output.Printed()
-        self.repeated = output.Printed()
-
-    def warm_up(self, budget: float) -> int:
-        """Run both uncounted, choose how many runs make a sample, and return how many pairs to take."""
-        for side in (0, 1):
-            with output.limited(self.printed):
-                self.sample(side)
-        seconds = [min(self.sample(side) for _ in range(2)) for side in (0, 1)]
-        shortest = max(min(seconds), 1e-9)
-        if self.setups == (None, None) and shortest < SAMPLE_SECONDS:
-            self.loops = math.ceil(SAMPLE_SECONDS / shortest)
-            seconds = [self.loops * self.sample(side) for side in (0, 1)]
-        fitting = int(budget / max(sum(seconds), 1e-9))
-        at_least = FEWEST_PAIRS if FEWEST_PAIRS * sum(seconds) <= OVER_BUDGET * budget else 1
-        return max(at_least, min(MOST_PAIRS, fitting))
-
-    def sample(self, side: int) -> float:
-        """Seconds of one run of a side, or of one step if it tracks its steps."""
-        workload, setup, now = self.workloads[side], self.setups[side], self.clock.now
-        recorder = Recorder(self.clock, self.steps)
-        if setup is not None:
-            setup()
-        with recording(recorder):
-            self.clock.synchronize()
-            start = now()
-            for _ in range(self.loops):
-                workload()
-            self.clock.synchronize()
-            seconds = (now() - start) / self.loops
-        series = next(iter(recorder.series.values()), None)
-        return seconds if series is None or not len(series) else series.seconds / len(series)
-
-    def take(self) -> None:
-        """One pair, in random order."""
-        first = self.order.randrange(2)
-        with output.dropped(self.repeated):
-            for side in (first, 1 - first):
-                self.times[side].append(self.sample(side))
-
-    def differences(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Log-ratios of throughput, second ÷ first, one a pair."""
-        a, b = (np.maximum(np.asarray(side), 1e-12) for side in self.times)
-        ratios: np.ndarray[Any, np.dtype[np.float64]] = np.log(a) - np.log(b)
-        return ratios
+def _planned(pair: Interleaved, budget: float) -> int:
+    """Run both uncounted, and return how many pairs to take."""
+    seconds = sum(pair.warm_up())
+    fitting = int(budget / max(seconds, 1e-9))
+    at_least = FEWEST_PAIRS if FEWEST_PAIRS * seconds <= OVER_BUDGET * budget else 1
+    return max(at_least, min(MOST_PAIRS, fitting))
 
 
 def _looks(planned: int) -> int:
     return min(LOOKS, max(1, planned // FEWEST_PAIRS))
 
 
-def _collect(pair: _Pair, planned: int, budget: float, progress: Progress) -> sequential.Look:
+def _collect(
+    pair: Interleaved, planned: int, budget: float, progress: Progress, clock: Clock
+) -> sequential.Look:
     """Take pairs up to each look, and stop as soon as the matter is decided."""
     looks = _looks(planned)
     critical = sequential.boundary(looks, ALPHA)
-    started = pair.clock.now()
+    started = clock.now()
     for k, value in enumerate(critical, start=1):
         while len(pair.times[0]) < round(planned * k / looks):
-            pair.take()
-            elapsed = pair.clock.now() - started
+            pair.round()
+            elapsed = clock.now() - started
             progress.elapsed(elapsed)
             if elapsed > OVER_BUDGET * budget and len(pair.times[0]) >= FEWEST_PAIRS:
                 return sequential.look(pair.differences(), critical[-1])
@@ -263,7 +203,7 @@ def comparison(
     )
 
 
-def _warnings(pair: _Pair, seen: sequential.Look) -> Sequence[str]:
+def _warnings(pair: Interleaved, seen: sequential.Look) -> Sequence[str]:
     found = []
     if seen.pairs < FEWEST_PAIRS:
         found.append(

@@ -20,11 +20,12 @@ from types import TracebackType
 import numpy as np
 
 from optbook import settings as configuration
+from optbook.benchmark import sequential
 from optbook.benchmark.cell import Cell
+from optbook.benchmark.interleave import SAMPLE_SECONDS
 from optbook.benchmark.progress import Progress
 from optbook.errors import OptbookError, OptionError
-from optbook.optimize import sequential
-from optbook.optimize.compare import ALPHA, FEWEST_PAIRS, SAMPLE_SECONDS, Comparison, comparison
+from optbook.optimize.compare import ALPHA, FEWEST_PAIRS, Comparison, comparison
 
 PROCESS_PAIRS = 10
 MOST_SAMPLES = 50
