@@ -6,6 +6,7 @@ import dis
 import itertools
 import json
 import signal
+import socket
 import sys
 import threading
 import time
@@ -215,6 +216,57 @@ def test_the_sampler_sees_the_workload_and_leaves_nothing_behind(
     assert signal.getsignal(signal.SIGALRM) is handler
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert (sys.getswitchinterval(), threading.active_count()) == (switch, threads)
+
+
+def arithmetic(numbers: Any) -> Any:
+    product = numbers * numbers
+    total = product + numbers
+    return total * product
+
+
+def called_next() -> None:
+    pass
+
+
+def test_arithmetic_on_arrays_is_not_taken_for_the_function_called_next(free_signal: None) -> None:
+    numbers = np.ones(1_000_000)
+
+    def work() -> None:
+        for _ in range(60):
+            arithmetic(numbers)
+            called_next()
+
+    sampler = Sampler(execute.__code__)
+    sampler.start()
+    sampler.running(True)
+    execute(work)
+    sampler.running(False)
+    sampler.stop()
+    spent: dict[str, float] = {}
+    for (chain, _, _), seconds in sampler.samples.threads[""].seconds.items():
+        name = sampler.samples.codes[chain[-1]].co_name
+        spent[name] = spent.get(name, 0.0) + seconds
+    assert spent["arithmetic"] > 2 * spent.get("called_next", 0.0)
+
+
+def test_signals_of_others_reach_whoever_waited_for_them(free_signal: None) -> None:
+    theirs, told = socket.socketpair()
+    for end in (theirs, told):
+        end.setblocking(False)
+    handler = signal.signal(signal.SIGUSR1, lambda number, frame: None)
+    before = signal.set_wakeup_fd(told.fileno())
+    try:
+        sampler = Sampler(execute.__code__)
+        sampler.start()
+        signal.raise_signal(signal.SIGUSR1)
+        time.sleep(0.05)
+        sampler.stop()
+        assert signal.set_wakeup_fd(before) == told.fileno()
+        assert theirs.recv(100) == bytes([signal.SIGUSR1])
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+        theirs.close()
+        told.close()
 
 
 def test_a_function_is_profiled_and_its_measurement_recorded() -> None:

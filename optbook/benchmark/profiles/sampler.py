@@ -5,12 +5,18 @@ makes many small calls, and so moves shares to it. In a trial on a mix of five k
 shares were off by 16 to 18 points and its run took 2.5 times as long, pyinstrument's by 13 to 21 points and
 2.6 times; looks that a timer's signal starts by 4 to 5 points, mostly chance, and 1.0 times. A
 thread that looks from outside (7 to 19 points, on a busy machine) sees too much of calls into C, where it
-gets Python's lock; it is used where there are no such signals. Neither takes a profiler's or debugger's
+gets Python's lock; alone it is used only where there are no such signals.
+
+A signal alone is not enough: Python answers it at the next call or loop, so that arithmetic on arrays would
+be seen as the function that is called next. So a thread waits for the same signal, and looks if it gets
+Python's lock first: then the workload is in C and has let go of it. Neither takes a profiler's or debugger's
 place, or counts calls.
 """
 
 from __future__ import annotations
 
+import os
+import selectors
 import signal
 import sys
 import threading
@@ -68,8 +74,8 @@ class Samples:
 class Sampler:
     """Samples while it is `running`, from `start` to `stop`.
 
-    A signal of a timer makes this thread look where it is the main one, and the signal has no other use; else
-    a thread of its own does.
+    A signal of a timer makes this thread look, or the sampler's own if that is sooner, where this is the main
+    one, and the signal has no other use; else only the sampler's own does.
 
     Args:
         root: the code whose callees are the workload, in the thread that calls `start`.
@@ -79,31 +85,41 @@ class Sampler:
         self.samples = Samples()
         self._root = root
         self._ended = threading.Event()
-        self._running = self._looking = False
+        self._running = self._looking = self._looked_first = False
         self._last = 0.0
         self._cpu: dict[int, float] = {}
-        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Begin; what runs already, but for this thread, is left out."""
         self._own = threading.get_ident()
+        self._by_signal = _signal_is_free()
+        if self._by_signal:
+            self._ticks, self._told = os.pipe()
+            os.set_blocking(self._ticks, False)
+            os.set_blocking(self._told, False)
+        else:
+            self._switch = sys.getswitchinterval()
+            sys.setswitchinterval(SWITCH_SECONDS)
+        look = self._look_first if self._by_signal else self._loop
+        self._thread = threading.Thread(target=look, name="optbook-sampler", daemon=True)
+        self._thread.start()
         self._others = set(sys._current_frames()) - {self._own}
-        if _signal_is_free():
+        if self._by_signal:
+            self._woken = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
             self._handler = signal.signal(signal.SIGALRM, self._on_signal)
             signal.siginterrupt(signal.SIGALRM, False)
             signal.setitimer(signal.ITIMER_REAL, SIGNAL_SECONDS, SIGNAL_SECONDS)
-            return
-        self._switch = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = threading.Thread(target=self._loop, name="optbook-sampler", daemon=True)
-        self._thread.start()
 
     def stop(self) -> None:
         """End, and leave everything as it was."""
         self._running = False
-        if self._thread is None:
+        if self._by_signal:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._handler)
+            signal.set_wakeup_fd(self._woken)
+            os.close(self._told)
+            self._thread.join()
+            os.close(self._ticks)
             return
         self._ended.set()
         self._thread.join()
@@ -115,16 +131,39 @@ class Sampler:
         self._running = on
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._running and not self._looking and frame is not None:
+        first, self._looked_first = bool(self._signals()) or not self._looked_first, False
+        if first and self._running and not self._looking and frame is not None:
             self._look({**sys._current_frames(), self._own: frame})
 
+    def _look_first(self) -> None:
+        """Look at each signal that the workload's thread has not answered yet."""
+        with selectors.DefaultSelector() as ticks:
+            ticks.register(self._ticks, selectors.EVENT_READ)
+            while True:
+                ticks.select()
+                frames = sys._current_frames()
+                signals = self._signals()
+                if signals == b"":
+                    return
+                if signals and self._running and not self._looking:
+                    self._looked_first = True
+                    self._look(frames)
+
+    def _signals(self) -> bytes | None:
+        """Those that nobody looked at yet; None if there are none, empty at the end."""
+        try:
+            signals = os.read(self._ticks, 4096)
+        except BlockingIOError:
+            return None
+        others = signals.replace(bytes([signal.SIGALRM]), b"")
+        if others and self._woken != -1:
+            os.write(self._woken, others)
+        return signals
+
     def _loop(self) -> None:
-        me = threading.get_ident()
         while not self._ended.wait(THREAD_SECONDS):
             if self._running:
-                frames = sys._current_frames()
-                del frames[me]
-                self._look(frames)
+                self._look(sys._current_frames())
 
     def _look(self, frames: dict[int, FrameType]) -> None:
         self._looking = True
