@@ -10,6 +10,8 @@ from typing import Any
 from optbook import settings as configuration
 from optbook.benchmark import coroutines
 from optbook.benchmark.clock import Clock
+from optbook.benchmark.diagnosis import diagnose
+from optbook.benchmark.evidence import of_measurement
 from optbook.benchmark.figures import figures
 from optbook.benchmark.origin import origin
 from optbook.benchmark.progress import Progress
@@ -100,6 +102,8 @@ def bench(
         fields |= found
     if outcome.void:
         fields["warnings"] += ("the figures of a void experiment are not to be trusted",)
+    elif problem is None:
+        fields |= _diagnosed(outcome, fields)
     experiment = Experiment(
         label=label,
         participant=settings.participant,
@@ -135,6 +139,14 @@ def label_of(named: object) -> str:
     if not label:
         raise OptionError("the label is empty: give a name, such as 'baseline'")
     return str(label)
+
+
+def _diagnosed(outcome: Outcome, fields: Mapping[str, Any]) -> dict[str, Any]:
+    evidence = of_measurement(
+        outcome.used, outcome.cpu_window, outcome.cpu_seconds, outcome.network_rate, fields
+    )
+    found = diagnose(evidence)
+    return {"diagnosis": found.kind, "diagnosis_note": found.note, "evidence": evidence.known()}
 
 
 def _status(outcome: Outcome) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import gc
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from optbook.benchmark import output
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.compilation import compiled_frames
+from optbook.benchmark.evidence import Usage, Used, traffic
 from optbook.benchmark.meters import cpu
 from optbook.benchmark.meters.memory import Memory, PeakMemory
 from optbook.benchmark.noise import Probe
@@ -79,6 +81,8 @@ class Outcome:
     tracked: list[Recorder] = field(default_factory=list)
     cpu_seconds: float | None = None
     cpu_window: float = 0.0
+    used: Used = field(default_factory=Used)
+    network_rate: float | None = None
     memory: Memory = field(default_factory=lambda: Memory(None, None, None, ""))
     watched: Watched = field(default_factory=Watched)
     printed: output.Printed = field(default_factory=output.Printed)
@@ -92,16 +96,19 @@ class Outcome:
 class _CpuWindow:
     """CPU seconds of the process tree over the parts of a measurement between `start` and `stop`."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], usage: Usage) -> None:
         self._now = now
+        self._usage = usage
         self.seconds = 0.0
         self.window = 0.0
+        self.used = Used()
 
     def start(self) -> None:
-        self._cpu, self._wall = cpu.tree_seconds(), self._now()
+        self._cpu, self._before, self._wall = cpu.tree_seconds(), self._usage.read(), self._now()
 
     def stop(self) -> None:
         self.window += self._now() - self._wall
+        self.used = self.used.plus(self._usage.read(), self._before)
         self.seconds += cpu.tree_seconds() - self._cpu
 
     def toggle(self, entering: bool) -> None:
@@ -114,6 +121,7 @@ class _Run:
 
     seconds: float
     own_cpu: float
+    used: Used
     recorder: Recorder
     compiled: bool
 
@@ -127,7 +135,8 @@ class Execution:
         self.clock = clock
         self.progress = progress
         self.outcome = Outcome()
-        self._loops = _CpuWindow(clock.now)
+        self._usage = Usage()
+        self._loops = _CpuWindow(clock.now, self._usage)
         self._probe = Probe()
         self._watch = Watch(plan.reset_peak)
         self._imported = False
@@ -141,6 +150,7 @@ class Execution:
         if active() is not None:
             raise OptbookError("a measurement is running already: don't measure inside a measured workload")
         gc.collect()
+        bytes_before, started = traffic(), time.perf_counter()
         with self.progress, self._watch, PeakMemory(reset=self.plan.reset_peak) as memory:
             try:
                 self._measure()
@@ -148,6 +158,11 @@ class Execution:
                 if os.getpid() != self._pid:
                     raise
                 self.outcome.exception = exception
+            finally:
+                self._usage.close()
+        bytes_after, seconds = traffic(), time.perf_counter() - started
+        if bytes_before is not None and bytes_after is not None:
+            self.outcome.network_rate = max(0.0, bytes_after - bytes_before) / seconds
         self.outcome.memory = memory.result
         self.outcome.watched = self._watch.result
         self.outcome.probes = list(self._probe.times)
@@ -177,7 +192,7 @@ class Execution:
         with showing, recording(recorder):
             outcome.executions += 1
             clock.synchronize()
-            own, start = cpu.own_seconds(), clock.now()
+            own, used, start = cpu.own_seconds(), self._usage.read(), clock.now()
             try:
                 self.workload.run()
                 if os.getpid() != self._pid:
@@ -186,7 +201,8 @@ class Execution:
             finally:
                 seconds = clock.now() - start
                 compiled = compiled_frames() != compilations
-                run = _Run(seconds, cpu.own_seconds() - own, recorder, compiled)
+                used = Used().plus(self._usage.read(), used)
+                run = _Run(seconds, cpu.own_seconds() - own, used, recorder, compiled)
                 recorder.close()
                 self._note_tracked(run)
         self._count_units()
@@ -214,6 +230,7 @@ class Execution:
             outcome.times.append(run.seconds)
             outcome.void_runs += sum(len(series.compiled) for series in run.recorder.series.values())
             outcome.cpu_seconds, outcome.cpu_window = self._loops.seconds, self._loops.window
+            outcome.used = self._loops.used
 
     def _count_units(self) -> None:
         if self.workload.units is None:
@@ -281,6 +298,7 @@ class Execution:
         outcome.times.append(run.seconds)
         self._add_cpu(run.own_cpu)
         outcome.cpu_window += run.seconds
+        outcome.used = outcome.used.plus(run.used, Used())
         for name, spans in run.recorder.spans.items():
             outcome.parts[name] = outcome.parts.get(name, 0.0) + sum(spans.durations)
 

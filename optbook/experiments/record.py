@@ -110,6 +110,16 @@ class Experiment:
     )
     flops_note: str = column("how FLOPs were counted, or why they could not be", "")
 
+    diagnosis: str = column(
+        "what the time goes to: waiting for data, Python overhead, arithmetic, memory bandwidth, host–device "
+        "copies, network, idle or not clear; empty without a valid measurement",
+        "",
+    )
+    diagnosis_note: str = column("the figures behind the diagnosis, and the chapter that treats it", "")
+    evidence: Mapping[str, float] = column(
+        "what the diagnosis rests on, by the names in optbook.benchmark.evidence", None
+    )
+
     stubs: str = column("active stubs, joined by commas; empty if none", "")
     warnings: tuple[str, ...] = column("what to keep in mind when reading the figures", ())
 
@@ -130,7 +140,7 @@ class Experiment:
     source: str = payload("the workload's source; empty if OptBook.store_source is off", "")
 
     def __post_init__(self) -> None:
-        for name in ("units", "metrics", "parts", "gpu_slowed", "versions", "flags"):
+        for name in ("units", "metrics", "parts", "gpu_slowed", "evidence", "versions", "flags"):
             if getattr(self, name) is None:
                 object.__setattr__(self, name, {})
         if self.status not in STATUSES:

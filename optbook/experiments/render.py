@@ -37,6 +37,13 @@ def headline(experiment: Experiment) -> str:
     return label if experiment.status == "ok" else f"{label} [{experiment.status}]"
 
 
+def diagnosis(experiment: Experiment) -> str:
+    """What the time goes to, with the figures behind it; empty if nothing is known."""
+    if not experiment.diagnosis:
+        return ""
+    return one_line(f"{experiment.diagnosis}: {experiment.diagnosis_note}", 500)
+
+
 def rows(experiment: Experiment) -> list[tuple[str, str]]:
     """What is known of an experiment, as pairs of a name and a written value."""
     return [(name, value) for name, value in _rows(experiment) if value]
@@ -149,7 +156,12 @@ def as_text(experiment: Experiment) -> str:
     """Plain text, for a terminal."""
     shown = rows(experiment)
     width = max((len(name) for name, _ in shown), default=0)
-    lines = [headline(experiment), *(f"  {name:<{width}}  {value}" for name, value in shown)]
+    told = diagnosis(experiment)
+    lines = [
+        headline(experiment),
+        *([f"  {told}"] if told else []),
+        *(f"  {name:<{width}}  {value}" for name, value in shown),
+    ]
     lines += [f"  ! {one_line(warning, 500)}" for warning in experiment.warnings]
     return "\n".join(lines)
 
@@ -165,10 +177,12 @@ def as_html(experiment: Experiment) -> str:
     )
     warnings = "".join(f"<li>{escape(one_line(warning, 500))}</li>" for warning in experiment.warnings)
     notes = f'<ul style="margin:4px 0 0;padding-left:1.4em;{_FAINT}">{warnings}</ul>' if warnings else ""
+    told = diagnosis(experiment)
+    sentence = f'<div style="margin-bottom:2px">{escape(told)}</div>' if told else ""
     return (
         f'<div class="optbook-experiment" style="{_STYLE};margin-top:4px">'
         f'<div style="font-weight:600;color:{colour};margin-bottom:2px">{escape(headline(experiment))}</div>'
-        f'<table style="border-collapse:collapse;margin:0">{body}</table>'
+        f'{sentence}<table style="border-collapse:collapse;margin:0">{body}</table>'
         f"{strip(experiment.times, 'step' if experiment.steps else 'run')}{notes}</div>"
     )
 
