@@ -5,6 +5,8 @@ from __future__ import annotations
 import dis
 import itertools
 import json
+import multiprocessing
+import os
 import signal
 import socket
 import sys
@@ -247,6 +249,20 @@ def test_arithmetic_on_arrays_is_not_taken_for_the_function_called_next(free_sig
         name = sampler.samples.codes[chain[-1]].co_name
         spent[name] = spent.get(name, 0.0) + seconds
     assert spent["arithmetic"] > 2 * spent.get("called_next", 0.0)
+
+
+def test_a_process_that_the_workload_leaves_behind_does_not_hold_the_sampler(free_signal: None) -> None:
+    waiting, go = os.pipe()
+    sampler = Sampler(execute.__code__)
+    sampler.start()
+    child = multiprocessing.get_context("fork").Process(target=os.read, args=(waiting, 1))
+    child.start()
+    sampler.stop()
+    os.write(go, b"!")
+    child.join()
+    assert child.exitcode == 0
+    os.close(waiting)
+    os.close(go)
 
 
 def test_signals_of_others_reach_whoever_waited_for_them(free_signal: None) -> None:

@@ -15,6 +15,7 @@ place, or counts calls.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -24,7 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 SIGNAL_SECONDS, THREAD_SECONDS = 1e-3, 2e-3
 SWITCH_SECONDS = 1e-4
@@ -36,6 +37,19 @@ AWAITING_THREAD = "optbook-await"
 Key = tuple[tuple[int, ...], int, bool]
 
 
+class Answer(NamedTuple):
+    """A signal that the workload's thread answered itself.
+
+    ``seconds`` are those since the last look, ``late`` those since the signal; ``busy`` is the share of a
+    core that the thread used since the last look, None if that is not known.
+    """
+
+    key: Key
+    seconds: float
+    late: float
+    busy: float | None
+
+
 @dataclass
 class Stacks:
     """Seconds by stack, for one thread: the ids of its code objects from the outermost on, the last
@@ -43,6 +57,7 @@ class Stacks:
 
     seconds: dict[Key, float] = field(default_factory=dict)
     looks: int = 0
+    answers: list[Answer] = field(default_factory=list)
 
 
 @dataclass
@@ -52,9 +67,21 @@ class Samples:
     threads: dict[str, Stacks] = field(default_factory=dict)
     codes: dict[int, CodeType] = field(default_factory=dict)
     namespaces: dict[int, dict[str, Any]] = field(default_factory=dict)
+    by_signal: bool = False
 
-    def note(self, thread: str, frame: FrameType, seconds: float, idle: bool, root: CodeType | None) -> None:
-        """Add ``seconds`` to the stack that ends in ``frame`` and starts below ``root``."""
+    def note(
+        self,
+        thread: str,
+        frame: FrameType,
+        seconds: float,
+        busy: float | None,
+        root: CodeType | None,
+        late: float | None = None,
+    ) -> None:
+        """Add ``seconds`` to the stack that ends in ``frame`` and starts below ``root``.
+
+        ``busy`` is the share of a core that the thread used, ``late`` how long after a signal it answered it.
+        """
         chain: list[int] = []
         inner: FrameType | None = frame
         while inner is not None and inner.f_code is not root:
@@ -65,10 +92,12 @@ class Samples:
             inner = inner.f_back
         if inner is None and root is not None and thread == "":
             return  # between two runs: not inside the workload
-        key = (tuple(reversed(chain)), frame.f_lasti, idle)
+        key = (tuple(reversed(chain)), frame.f_lasti, busy is not None and busy < BUSY_SHARE)
         stacks = self.threads.setdefault(thread, Stacks())
         stacks.seconds[key] = stacks.seconds.get(key, 0.0) + seconds
         stacks.looks += 1
+        if late is not None and thread == "":
+            stacks.answers.append(Answer(key, seconds, late, busy))
 
 
 class Sampler:
@@ -92,7 +121,7 @@ class Sampler:
     def start(self) -> None:
         """Begin; what runs already, but for this thread, is left out."""
         self._own = threading.get_ident()
-        self._by_signal = _signal_is_free()
+        self._by_signal = self.samples.by_signal = _signal_is_free()
         if self._by_signal:
             self._ticks, self._told = os.pipe()
             os.set_blocking(self._ticks, False)
@@ -108,6 +137,7 @@ class Sampler:
             self._woken = signal.set_wakeup_fd(self._told, warn_on_full_buffer=False)
             self._handler = signal.signal(signal.SIGALRM, self._on_signal)
             signal.siginterrupt(signal.SIGALRM, False)
+            self._began = time.perf_counter()
             signal.setitimer(signal.ITIMER_REAL, SIGNAL_SECONDS, SIGNAL_SECONDS)
 
     def stop(self) -> None:
@@ -117,13 +147,16 @@ class Sampler:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._handler)
             signal.set_wakeup_fd(self._woken)
-            os.close(self._told)
-            self._thread.join()
-            os.close(self._ticks)
-            return
         self._ended.set()
+        if self._by_signal:
+            with contextlib.suppress(BlockingIOError):  # full: the thread has enough to wake up for
+                os.write(self._told, bytes(1))  # closing it would not do while a child process has it too
         self._thread.join()
-        sys.setswitchinterval(self._switch)
+        if self._by_signal:
+            os.close(self._told)
+            os.close(self._ticks)
+        else:
+            sys.setswitchinterval(self._switch)
 
     def running(self, on: bool) -> None:
         """Take samples from now on, or no longer."""
@@ -133,7 +166,8 @@ class Sampler:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         first, self._looked_first = bool(self._signals()) or not self._looked_first, False
         if first and self._running and not self._looking and frame is not None:
-            self._look({**sys._current_frames(), self._own: frame})
+            late = (time.perf_counter() - self._began) % SIGNAL_SECONDS
+            self._look({**sys._current_frames(), self._own: frame}, late)
 
     def _look_first(self) -> None:
         """Look at each signal that the workload's thread has not answered yet."""
@@ -141,20 +175,19 @@ class Sampler:
             ticks.register(self._ticks, selectors.EVENT_READ)
             while True:
                 ticks.select()
-                frames = sys._current_frames()
-                signals = self._signals()
-                if signals == b"":
+                if self._ended.is_set():
                     return
-                if signals and self._running and not self._looking:
+                frames = sys._current_frames()
+                if self._signals() and self._running and not self._looking:
                     self._looked_first = True
                     self._look(frames)
 
-    def _signals(self) -> bytes | None:
-        """Those that nobody looked at yet; None if there are none, empty at the end."""
+    def _signals(self) -> bytes:
+        """Those that nobody looked at yet."""
         try:
             signals = os.read(self._ticks, 4096)
         except BlockingIOError:
-            return None
+            return b""
         others = signals.replace(bytes([signal.SIGALRM]), b"")
         if others and self._woken != -1:
             os.write(self._woken, others)
@@ -165,7 +198,7 @@ class Sampler:
             if self._running:
                 self._look(sys._current_frames())
 
-    def _look(self, frames: dict[int, FrameType]) -> None:
+    def _look(self, frames: dict[int, FrameType], late: float | None = None) -> None:
         self._looking = True
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
@@ -179,16 +212,18 @@ class Sampler:
             name = names.get(ident, f"thread {ident}")
             mine = ident == self._own or name == AWAITING_THREAD
             root = self._root if ident == self._own else None
-            self.samples.note("" if mine else name, frame, seconds, self._idle(ident, seconds), root)
+            answered = late if ident == self._own else None
+            busy = self._busy(ident, seconds)
+            self.samples.note("" if mine else name, frame, seconds, busy, root, answered)
         self._looking = False
 
-    def _idle(self, ident: int, seconds: float) -> bool:
-        """Whether the thread used no core since it was last looked at; False where that isn't known."""
+    def _busy(self, ident: int, seconds: float) -> float | None:
+        """The share of a core that the thread used since it was last looked at; None where it isn't known."""
         now = _cpu_seconds(ident)
         if now is None:
-            return False
+            return None
         before, self._cpu[ident] = self._cpu.get(ident), now
-        return before is not None and now - before < BUSY_SHARE * seconds
+        return None if before is None or seconds <= 0 else (now - before) / seconds
 
 
 def _signal_is_free() -> bool:
