@@ -10,7 +10,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,7 +89,8 @@ class Recorder:
     ``limit`` ends the loops of the first unit tracked after so many steps. ``on_loop`` is called
     with True when the first tracked loop starts and with False when no loop is left; ``on_step``
     after every step, outside the timed intervals. ``starting`` gives a context in which the iterator
-    of each loop is made.
+    of each loop is made. While ``annotate`` is set, every span and step runs inside the context that it
+    gives for a name and, where it is a step of the first unit, its number from 0 on.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Recorder:
         self.limit = limit
         self.series: dict[str, Series] = {}
         self.spans: dict[str, Spans] = {}
+        self.annotate: Callable[[str, int | None], AbstractContextManager[object]] | None = None
         self._on_loop = on_loop
         self._on_step = on_step
         self._starting = starting
@@ -141,8 +143,10 @@ class Recorder:
             return
         now, synchronize, on_step = self.clock.now, self.clock.device(), self._on_step
         compiled, note, modules = compiled_frames(), series.stamps.extend, sys.modules
+        marks = ExitStack()
         self._loops(1)
         try:
+            self._annotate(marks, unit, len(series), unit == first_unit)
             if synchronize is not None:
                 synchronize()
             asked = synced = now()
@@ -171,13 +175,21 @@ class Recorder:
                     on_step()
                 if limit is not None and len(series) >= limit:
                     break
+                if self.annotate is not None:
+                    marks.close()
+                    self._annotate(marks, unit, len(series), unit == first_unit)
                 asked = now()
         finally:
             if synchronize is not None and len(series) and not self._closed:
                 synchronize()
                 series.stamps[-1] = max(series.stamps[-1], now())
                 series.synced.append(len(series) - 1)
+            marks.close()
             self._loops(-1)
+
+    def _annotate(self, marks: ExitStack, unit: str, number: int, is_step: bool) -> None:
+        if self.annotate is not None:
+            marks.enter_context(self.annotate(f"{unit} {number}", number if is_step else None))
 
     def _note_counts(self, series: Series, counts: Mapping[str, Count], item: Any) -> None:
         found = {
@@ -277,21 +289,28 @@ class span:  # noqa: N801 (used as a function is)
     time is part of the outer one's as well. Outside a measurement it does nothing.
     """
 
-    __slots__ = ("_recorder", "_start", "name")
+    __slots__ = ("_mark", "_recorder", "_start", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._recorder: Recorder | None = None
+        self._mark: AbstractContextManager[object] | None = None
         self._start = 0.0
 
     def __enter__(self) -> span:
         self._recorder = _Active.recorder
+        if self._recorder is not None and self._recorder.annotate is not None:
+            self._mark = self._recorder.annotate(self.name, None)
+            self._mark.__enter__()
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._recorder is not None:
             self._recorder.note_span(self.name, self._start, time.perf_counter() - self._start)
+        if self._mark is not None:
+            self._mark.__exit__(None, None, None)
+            self._mark = None
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Time every call of ``function``; of a coroutine function, every await.
