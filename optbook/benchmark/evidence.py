@@ -27,7 +27,7 @@ class Evidence:
     wait_share: float | None = None
     """Of the tracked steps' time: before the item was there."""
     idle_share: float | None = None
-    """The thread was off the cores because it waited for something; of the time in which it could have one."""
+    """The thread waited for something else than a core; of the time in which it had or could have had one."""
     crowded_share: float | None = None
     """The thread wanted a core and got none: others had them all."""
     system_share: float | None = None
@@ -114,7 +114,7 @@ class Usage:
     def read(self) -> Used:
         """What was used so far; only readings in the same thread can be compared."""
         process, thread = time.process_time(), time.thread_time()
-        if not sys.platform.startswith("linux"):
+        if sys.platform == "win32" or sys.platform == "darwin":
             return Used(thread, process)
         import resource
 
@@ -161,12 +161,12 @@ def of_measurement(
     if window < SHORTEST_WINDOW:
         return found
     with_core = max(window - used.ready, used.thread)  # what the thread lost to others falls on all alike
-    idle = 1 - used.thread / with_core if with_core > 0 else 0.0
+    idle = 1 - used.thread / with_core if with_core else 0.0
     children = None if cpu_seconds is None else max(0.0, cpu_seconds - used.process) / window
     return found.with_(
         idle_share=min(1.0, max(0.0, idle)),
         crowded_share=min(1.0, used.ready / window),
-        system_share=min(1.0, used.system / with_core) if with_core > 0 else None,
+        system_share=min(1.0, used.system / with_core) if with_core else None,
         other_cores=max(0.0, used.process - used.thread) / window,
         child_cores=children,
         disk_rate=used.read / window,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
+from optbook.benchmark.clock import device_synchronizer
+from optbook.benchmark.profiles.looks import of_samples
 from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.places import KINDS, Kind, Place, is_measuring, of_call, of_code
 from optbook.benchmark.profiles.sampler import Samples, Stacks
@@ -42,6 +44,7 @@ class CallProfile:
     ``seconds`` maps 'your code', 'library' and 'waiting' to the seconds spent in each by the workload's
     thread. ``functions`` are those of all threads: the workload's own thread first, the largest own time
     first. ``stacks`` are the seconds by call stack of the workload's thread.
+    ``evidence`` is what the diagnosis rests on beside the experiment's.
     """
 
     experiment: Experiment = field(repr=False)
@@ -52,6 +55,7 @@ class CallProfile:
     looks: int
     executions: int
     notes: tuple[str, ...] = ()
+    evidence: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     @property
     def total(self) -> float:
@@ -152,6 +156,7 @@ def call_profile(samples: Samples, run: Pass, experiment: Experiment, executions
         looks=looks,
         executions=executions,
         notes=tuple(notes),
+        evidence=of_samples(samples, device=device_synchronizer() is not None),
     )
 
 

@@ -7,6 +7,8 @@ from html import escape
 from typing import Protocol
 
 from optbook import formatting as write
+from optbook.benchmark.diagnosis import diagnose
+from optbook.benchmark.evidence import stored
 from optbook.benchmark.profiles.passes import Pass
 from optbook.experiments.record import Experiment
 from optbook.experiments.render import one_line
@@ -60,6 +62,18 @@ def title(profile: Profile) -> str:
     return one_line(profile.experiment.label)
 
 
+def sentence(profile: Profile) -> str:
+    """What the time goes to, from the measurement and what this kind of profile knows beside it.
+
+    That is ``profile.evidence``, by the names of `optbook.benchmark.evidence.Evidence`, where there is one.
+    Empty where nothing is known.
+    """
+    further = getattr(profile, "evidence", {})
+    if not profile.experiment.evidence and not further:
+        return ""
+    return one_line(diagnose(stored(profile.experiment.evidence).with_(**further)).sentence, LONGEST_NOTE)
+
+
 def page(profile: Profile, body: str, kind: str) -> str:
     """A profile as static HTML.
 
@@ -69,10 +83,12 @@ def page(profile: Profile, body: str, kind: str) -> str:
         kind: 'calls', 'lines', … for the class of the outer element.
     """
     notes = "".join(f"<li>{escape(one_line(note, LONGEST_NOTE))}</li>" for note in profile.notes)
+    told = sentence(profile)
     return (
         f'<div class="optbook-profile optbook-profile-{kind}" style="{STYLE}">'
         f"<b>{escape(title(profile))}</b>"
-        f'<div style="{FAINT}">{escape(how(profile))}</div>{body}'
+        + (f"<div>{escape(told)}</div>" if told else "")
+        + f'<div style="{FAINT}">{escape(how(profile))}</div>{body}'
         + (f'<ul style="margin:4px 0 0;padding-left:1.4em;{FAINT}">{notes}</ul>' if notes else "")
         + "</div>"
     )
@@ -120,3 +136,9 @@ def percent(share: float) -> str:
 def text_notes(notes: Iterable[str]) -> list[str]:
     """The notes as lines of plain text."""
     return [f"  ! {one_line(note, LONGEST_NOTE)}" for note in notes]
+
+
+def text_sentence(profile: Profile) -> list[str]:
+    """The diagnosis as a line of plain text, if there is one."""
+    told = sentence(profile)
+    return [f"  {told}"] if told else []

@@ -19,6 +19,7 @@ from optbook.benchmark.profiles.page import (
     row,
     table,
     text_notes,
+    text_sentence,
     title,
 )
 from optbook.benchmark.profiles.places import KINDS
@@ -38,7 +39,7 @@ def split(profile: CallProfile) -> str:
 
 def calls_as_text(p: CallProfile) -> str:
     """Plain text, for a terminal."""
-    lines = [f"{title(p)}: {split(p)}", f"  {how(p)}"]
+    lines = [f"{title(p)}: {split(p)}", *text_sentence(p), f"  {how(p)}"]
     lines.append(f"  {'own':>7}  {'with calls':>10}  {'':<9}  function")
     for f in _largest(p):
         own, cumulative = _shares(p, f)
@@ -49,7 +50,7 @@ def calls_as_text(p: CallProfile) -> str:
 
 def lines_as_text(p: LineProfile) -> str:
     """Plain text, for a terminal."""
-    lines = [f"{title(p)}: time by line", f"  {how(p)}"]
+    lines = [f"{title(p)}: time by line", *text_sentence(p), f"  {how(p)}"]
     for listing in p.listings:
         lines.append(f"  {_listed(listing)}")
         lines.append(f"  {'line':>5} {'hits':>9} {'time':>9} {'share':>6}")
