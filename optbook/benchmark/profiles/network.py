@@ -176,7 +176,9 @@ class NetworkInstrument:
             return
         if on:
             self._before, self._began, self._since = counters(), time.time(), self._clock.now()
+            self.calls.counting = True
             return
+        self.calls.counting = False
         self._passed, before, self._before = self.seconds(), self._before or {}, None
         self.windows.append((self._began, time.time()))
         traffic, vanished = between(before, counters())

@@ -87,16 +87,17 @@ _open: ContextVar[tuple[_Open, ...]] = ContextVar("optbook_open_spans", default=
 
 
 class NetworkCalls:
-    """Times calls from `start` to `stop`, as far as the clock runs.
+    """Times calls between `start` and `stop`, while it is ``counting``.
 
     Args:
-        now: seconds that pass only while the workload runs.
+        now: seconds that pass only while it is counting.
         cpu: CPU seconds of the calling thread.
     """
 
     def __init__(self, now: Callable[[], float], cpu: Callable[[], float] = time.thread_time) -> None:
         self.threads: list[ThreadCalls] = []
-        self.on = False
+        self.counting = False
+        self._on = False
         self._now, self._cpu = now, cpu
         self._works: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
         self._back: list[tuple[Any, str, object, object]] = []
@@ -105,7 +106,7 @@ class NetworkCalls:
         """Replace the methods; the thread that calls this is the workload's own."""
         self._own = threading.get_ident()
         self._here = _Here(self._new_thread)
-        self.on = True
+        self._on = True
         _open.set(())
         self._replace(span, "__enter__", self._entering)
         self._replace(span, "__exit__", self._exiting)
@@ -130,7 +131,7 @@ class NetworkCalls:
 
     def stop(self) -> None:
         """Put back what nobody has replaced meanwhile; from now on the rest passes calls on."""
-        self.on = False
+        self._on = self.counting = False
         while self._back:
             owner, name, ours, before = self._back.pop()
             if vars(owner).get(name) is not ours:
@@ -161,7 +162,7 @@ class NetworkCalls:
         @functools.wraps(original)
         def timed(*arguments: Any, **named: Any) -> Any:
             thread = self._here.thread
-            if not self.on or thread.inside or _is_local(arguments):
+            if not self.counting or thread.inside or _is_local(arguments):
                 return original(*arguments, **named)
             thread.inside = True
             moved = 0
@@ -187,7 +188,7 @@ class NetworkCalls:
         @functools.wraps(original)
         def collective(*arguments: Any, **named: Any) -> Any:
             work = timed(*arguments, **named)
-            if self.on and work is not None:
+            if self._on and work is not None:
                 self._works[work] = operation
             return work
 
@@ -199,7 +200,7 @@ class NetworkCalls:
 
     def _entering(self, original: Any) -> Callable[..., Any]:
         def enter(entered: span) -> Any:
-            if self.on:
+            if self._on:
                 _open.set((*_open.get(), _Open(entered, entered.name, self._now())))
             return original(entered)
 
