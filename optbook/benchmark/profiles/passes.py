@@ -26,6 +26,7 @@ PUT_BACK = (
     "parameters, buffers, optimizer state, names and random state were put back after the profile, "
     "what else the workload changes (iterators, files, arrays) was not"
 )
+QUEUED = "the accelerator works on while Python goes on: its time appears where Python waits for it"
 
 
 class Instrument(Protocol):
@@ -112,9 +113,7 @@ def further(
     executions = 1 if steps is not None else len(times)
     notes = [PUT_BACK, *kept.problems, *_missing(children)]
     if clock.device() is not None:
-        notes.append(
-            "the accelerator works on while Python goes on: its time appears where Python waits for it"
-        )
+        notes.append(QUEUED)
     return Pass(
         seconds=statistics.median(times) if times else 0.0,
         bare=experiment.seconds,
