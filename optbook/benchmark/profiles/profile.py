@@ -39,6 +39,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "calls": Kind("timing", "calls_profile"),
     "lines": Kind("timing", "lines_profile", "lines_ready", functions=True),
+    "network": Kind("network", "network_profile", "network_ready", options=("capture",)),
 }
 
 
