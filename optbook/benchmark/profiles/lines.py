@@ -197,7 +197,7 @@ def line_profile(
 def _listing(target: Target, lines: dict[int, tuple[int, float]]) -> tuple[Listing, list[str]]:
     code = target.codes[0]
     place = of_code(code)
-    source, trouble = _source(target)
+    source, trouble = source_of(target)
     numbers = sorted({*source, *lines})
     listed = tuple(
         Line(number, *lines.get(number, (0, 0.0)), source.get(number, "").rstrip()) for number in numbers
@@ -205,7 +205,7 @@ def _listing(target: Target, lines: dict[int, tuple[int, float]]) -> tuple[Listi
     return Listing(target.name, place.file, listed), trouble
 
 
-def _source(target: Target) -> tuple[dict[int, str], list[str]]:
+def source_of(target: Target) -> tuple[dict[int, str], list[str]]:
     """The source by line number, and what is wrong with it."""
     code = target.codes[0]
     file = code.co_filename
