@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import socket
+import ssl
 import stat
 import sys
 import threading
@@ -240,6 +241,43 @@ def test_nested_calls_count_once_and_local_sockets_do_not(monkeypatch: pytest.Mo
         "socket.connect", "socket.send", "socket.recv_into", "socket.recv"
     }  # fmt: skip
     assert sum(c.bytes for c in mine) == SIZE + len(b"please")
+
+
+def test_tls_counts_what_it_carries_once() -> None:
+    def context(side: int) -> ssl.SSLContext:
+        found = ssl.SSLContext(side)
+        found.check_hostname, found.verify_mode = False, ssl.CERT_NONE
+        found.maximum_version = ssl.TLSVersion.TLSv1_2
+        found.set_ciphers("AECDH-AES256-SHA:@SECLEVEL=0")  # needs no certificate
+        return found
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        with context(ssl.PROTOCOL_TLS_SERVER).wrap_socket(connection, server_side=True) as tls:
+            tls.recv(10)
+            tls.sendall(bytes(10_000))
+
+    def work() -> None:
+        threads = [threading.Thread(target=serve) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for _ in threads:
+            plain = socket.create_connection(listening.getsockname())
+            with context(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(plain) as tls:
+                tls.sendall(b"please")
+                while tls.recv(1 << 16):
+                    pass
+        for thread in threads:
+            thread.join()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        p = profiled(work)
+    assert (call(p, OUTSIDE, "ssl.recv").bytes, call(p, OUTSIDE, "ssl.sendall").bytes) == (20_000, 12)
+    assert call(p, OUTSIDE, "ssl.do_handshake").calls == 2
+    assert call(p, OUTSIDE, "ssl.sendall", "Thread (serve)").calls == 2
+    assert {c.operation for c in p.calls if c.operation.startswith("socket.")} == {
+        "socket.accept", "socket.connect", "socket.getaddrinfo"
+    }  # fmt: skip
 
 
 def test_asyncio_is_counted_and_its_waits_are_declared_missing() -> None:

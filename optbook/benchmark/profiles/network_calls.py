@@ -32,6 +32,7 @@ COLLECTIVE = re.compile(
 )
 _LOCAL = getattr(socket, "AF_UNIX", None)
 _FAMILY: Any = vars(socket.SocketType)["family"]
+_NUMBER = re.compile(r"[-_]\d+")
 _ABSENT = object()
 
 Size = Callable[[tuple[Any, ...], Mapping[str, Any], Any], int]
@@ -58,7 +59,8 @@ class Sum:
 class ThreadCalls:
     """What one thread did: sums by component and operation, and the seconds in each span but for inner ones.
 
-    ``name`` is "" for the workload's own. ``unblocked`` says whether a socket was used that never blocks.
+    ``name`` is "" for the workload's own; others' have no numbers, so that workers of one kind add up.
+    ``unblocked`` says whether a socket was used that never blocks.
     """
 
     name: str
@@ -144,7 +146,7 @@ class NetworkCalls:
     def _new_thread(self) -> ThreadCalls:
         thread = threading.current_thread()
         mine = thread.ident == self._own or thread.name == AWAITING_THREAD
-        calls = ThreadCalls("" if mine else thread.name)
+        calls = ThreadCalls("" if mine else _NUMBER.sub("", thread.name))
         self.threads.append(calls)
         return calls
 
