@@ -45,9 +45,10 @@ SHORT = "the capture ended before the workload did: its table is not complete"
 class NetworkCall:
     """The calls of one operation in one component and thread, such as ``socket.recv`` in the span ``fetch``.
 
-    ``thread`` is "" for the workload's own, else its name without numbers. ``bytes`` are those given or received, without headers; of a
-    collective, those of the larger of the tensors given and filled. ``seconds`` are spent inside the calls,
-    ``waiting`` those of them in which the thread used no core: it waited for its peer, or for a core.
+    ``thread`` is "" for the workload's own, else its name without numbers. ``bytes`` are those sent or
+    received, without headers; of a collective, those of the larger of the tensors given and filled.
+    ``seconds`` are spent inside the calls; in ``waiting`` of them the thread used no core: it waited for its
+    peer, or for a core.
     """
 
     component: str
