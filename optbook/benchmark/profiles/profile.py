@@ -39,6 +39,8 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "calls": Kind("timing", "calls_profile"),
     "lines": Kind("timing", "lines_profile", "lines_ready", functions=True),
+    "modules": Kind("modules", "modules_profile"),
+    "trace": Kind("trace", "trace_profile", "trace_ready", options=("out",)),
     "network": Kind("network", "network_profile", "network_ready", options=("capture",)),
 }
 
