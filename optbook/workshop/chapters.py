@@ -25,6 +25,7 @@ class Chapter:
 CHAPTERS = (
     Chapter("00_start_here", "Start here"),
     Chapter("01_benchmark", "Benchmark: know how fast you are"),
+    Chapter("02_profile", "Profile: look inside"),
 )
 
 
