@@ -15,9 +15,24 @@ if TYPE_CHECKING:
     from optbook.optimize.compare import compare
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
+    from optbook.simplify.dummy import dummy_loader
+    from optbook.simplify.stubs import stub
 
 __version__ = "0.1.0"
-__all__ = ["bench", "compare", "dashboard", "log", "machine", "peaks", "profile", "progress", "span", "track"]
+__all__ = [
+    "bench",
+    "compare",
+    "dashboard",
+    "dummy_loader",
+    "log",
+    "machine",
+    "peaks",
+    "profile",
+    "progress",
+    "span",
+    "stub",
+    "track",
+]
 
 _WHERE = {
     "bench": "optbook.benchmark.bench",
@@ -30,6 +45,8 @@ _WHERE = {
     "profile": "optbook.benchmark.profiles.profile",
     "progress": "optbook.repeat.overview",
     "dashboard": "optbook.repeat.widgets",
+    "stub": "optbook.simplify.stubs",
+    "dummy_loader": "optbook.simplify.dummy",
 }
 
 

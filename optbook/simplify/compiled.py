@@ -1,0 +1,104 @@
+"""Stubs under torch.compile: they are not traced, and the guards of compiled code see the switch."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from optbook.simplify.trampoline import Choice
+
+GRAPH_BREAK = "code compiled by torch breaks its graph at the stub, and is compiled once more for it"
+_ROOM = str(Path(__file__).parent)
+_DISABLE, _MESSAGE = "_torchdynamo_disable", "_torchdynamo_disable_msg"
+
+
+def is_loaded() -> bool:
+    """Whether torch's compiler has been used, or is about to be."""
+    return "torch._dynamo" in sys.modules
+
+
+def untraced(codes: Iterable[CodeType]) -> None:
+    """Have the compiler leave these, and all of our own code, alone."""
+    if not is_loaded():
+        return
+    from torch._dynamo import trace_rules
+    from torch._dynamo.eval_frame import skip_code
+
+    if not any(_ROOM in directory for directory in trace_rules.SKIP_DIRS):
+        trace_rules.add(str(__package__))
+    for code in codes:
+        skip_code(code)
+
+
+def disabled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A user's function, not traced from inside compiled code."""
+    if not is_loaded():
+        return function
+    import torch
+
+    wrapped: Callable[..., Any] = torch.compiler.disable(function)  # type: ignore[no-untyped-call]
+    return wrapped
+
+
+class Switch:
+    """Marks a function as not to be traced while it is stubbed.
+
+    Guards look at the code of plain functions, but of a method only at whether the object has an attribute
+    that hides it: so objects get one, which is the method itself.
+    """
+
+    def __init__(self, function: FunctionType, choice: Choice) -> None:
+        self._function = function
+        self._choice = choice
+        self._marked: list[dict[str, Any]] = []
+        self._on = False
+
+    def turn_on(self) -> None:
+        """Have compiled code see that the function is another one."""
+        if not is_loaded() or self._on:
+            return
+        self._on = True
+        setattr(self._function, _DISABLE, True)
+        setattr(self._function, _MESSAGE, "replaced by a stub")
+        name = self._function.__name__
+        for holder in self._holders(name):
+            own = holder.__dict__
+            if name not in own:
+                own[name] = MethodType(self._function, holder)
+                self._marked.append(own)
+
+    def turn_off(self) -> None:
+        """Undo it, so that what was compiled before is used again."""
+        if not self._on:
+            return
+        self._on = False
+        for attribute in (_DISABLE, _MESSAGE):
+            self._function.__dict__.pop(attribute, None)
+        name = self._function.__name__
+        while self._marked:
+            own = self._marked.pop()
+            if getattr(own.get(name), "__func__", None) is self._function:
+                del own[name]
+
+    def _holders(self, name: str) -> list[Any]:
+        if self._choice.by == "instance":
+            found = [self._choice.chosen]
+        else:
+            known: dict[type, bool] = {}
+            found = []
+            for thing in gc.get_objects():
+                kind = type(thing)
+                if kind not in known:
+                    known[kind] = any(vars(c).get(name) is self._function for c in kind.__mro__)
+                if known[kind]:
+                    found.append(thing)
+        return [
+            thing
+            for thing in found
+            if type(getattr(thing, "__dict__", None)) is dict
+            and any(vars(kind).get(name) is self._function for kind in type(thing).__mro__)
+        ]

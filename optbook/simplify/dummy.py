@@ -1,0 +1,165 @@
+"""Data made up after one real output: the same structure, shapes, data types and devices, other values.
+
+Numbers are the sample's own in another order, so that they keep their range (indices stay valid) and their
+distribution. What can't be made up (objects of other classes, texts) is the sample's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from optbook.errors import OptionError
+from optbook.simplify import trees
+
+_SEED = 20
+_PLAIN_MODES = frozenset(("L", "RGB", "RGBA", "CMYK", "YCbCr", "LAB", "HSV", "I;16", "LA"))
+
+
+def dummy(sample: Any) -> Any:
+    """A value like ``sample``.
+
+    Containers (tuples, named tuples, lists, sets, dictionaries, dataclasses) keep their form. Tensors keep
+    shape, dtype, device, strides, layout, pinning and requires_grad, but are leaves of no graph; arrays keep
+    shape, dtype and strides; pictures size and mode. Random state is left alone.
+    """
+    return trees.mapped(sample, _leaf)
+
+
+def _leaf(value: Any) -> Any:
+    if trees.is_tensor(value):
+        return _tensor(value)
+    if trees.is_array(value):
+        return _array(value)
+    if trees.is_picture(value):
+        return _picture(value)
+    if isinstance(value, (bytes, bytearray)):
+        return type(value)(random.Random(_SEED).randbytes(len(value)))
+    return value
+
+
+def _tensor(tensor: Any) -> Any:
+    import torch
+
+    with torch.no_grad():
+        made = _made_up(tensor.detach())
+        if tensor.device.type == "cpu" and tensor.is_pinned():
+            made = made.pin_memory()
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(made, tensor.requires_grad)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+def _made_up(tensor: Any) -> Any:
+    import torch
+
+    if tensor.is_meta:
+        return torch.empty_like(tensor)
+    if type(tensor) is not torch.Tensor or tensor.is_quantized or tensor.is_nested:
+        return tensor.clone()
+    if tensor.layout is torch.sparse_coo:
+        coalesced = tensor.is_coalesced()
+        values = _shuffled(tensor._values())
+        return torch.sparse_coo_tensor(
+            tensor._indices().clone(), values, tensor.shape, is_coalesced=coalesced, check_invariants=False
+        )
+    if tensor.layout is not torch.strided:
+        return tensor.clone()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if tensor.numel() == 0:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    memory = tensor.as_strided((extent,), (1,), tensor.storage_offset())
+    return _shuffled(memory).as_strided(tensor.shape, tensor.stride())
+
+
+def _shuffled(flat: Any) -> Any:
+    import torch
+
+    order = torch.randperm(flat.shape[0], generator=torch.Generator().manual_seed(_SEED))
+    return flat[order.to(flat.device)]
+
+
+def _array(array: Any) -> Any:
+    import numpy
+
+    made = numpy.empty_like(array)
+    if array.dtype.hasobject:
+        made[...] = array
+    else:
+        made[...] = numpy.random.default_rng(_SEED).permutation(array.reshape(-1)).reshape(array.shape)
+    made.flags.writeable = array.flags.writeable
+    return made
+
+
+def _picture(picture: Any) -> Any:
+    from PIL import Image
+
+    if picture.mode not in _PLAIN_MODES:
+        return picture.copy()
+    size = len(picture.tobytes())
+    return Image.frombytes(picture.mode, picture.size, random.Random(_SEED).randbytes(size))
+
+
+class DummyLoader:
+    """Gives batches made up after those of a loader, as many, at no cost.
+
+    Attributes:
+        batches: the made-up batches, given out in turn.
+    """
+
+    def __init__(self, batches: list[Any], number: int, loader: Any) -> None:
+        self.batches = batches
+        self._number = number
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return self._number
+
+    def __iter__(self) -> Iterator[Any]:
+        for index in range(self._number):
+            yield self.batches[index % len(self.batches)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_loader"], name)
+
+
+def dummy_loader(loader: Iterable[Any], batches: int = 1, number: int | None = None) -> DummyLoader:
+    """A loader that gives batches like those of ``loader`` without any work.
+
+    Args:
+        loader: a data loader or anything else that gives batches when looped over.
+        batches: how many different batches to make up, from as many real ones.
+        number: how many batches a loop gets; as many as ``loader`` has if None.
+
+    Raises:
+        OptionError: the loader gives nothing or is no loader, or a number is out of range.
+    """
+    _checked("batches", batches)
+    if number is not None:
+        _checked("number", number)
+    try:
+        iterator = iter(loader)
+    except TypeError:
+        raise OptionError(
+            f"{type(loader).__name__} can't be looped over: give a loader, such as DataLoader(…)"
+        ) from None
+    made = [dummy(batch) for _, batch in zip(range(batches), iterator, strict=False)]
+    if not made:
+        raise OptionError("the loader gives no batches: there is nothing to make up others after")
+    if number is None:
+        number = _length(loader, iterator, len(made))
+    del iterator
+    return DummyLoader(made, number, loader)
+
+
+def _checked(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise OptionError(f"{name} is {value!r}: give a whole number from 1 on")
+
+
+def _length(loader: Any, iterator: Iterator[Any], taken: int) -> int:
+    try:
+        return len(loader)
+    except TypeError:
+        return taken + sum(1 for _ in iterator)

@@ -1,0 +1,183 @@
+"""Calls a component for real until enough is recorded, and gives out what was recorded from then on."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterator
+from typing import Any
+
+from optbook.benchmark.clock import Clock
+from optbook.simplify import autograd, trees
+from optbook.simplify.patching import Constant, Real
+from optbook.simplify.recording import ITEMS, AsyncItems, Awaited, Items, Outcome, Recording, Returned, Wait
+
+_form = trees.form_of_call
+
+
+class Replaying:
+    """The filling of a stub that replays.
+
+    What the real call returned decides: a value, an iterator (its items are recorded), an awaitable (what
+    it comes to is), an async iterator.
+
+    Args:
+        recording: where outcomes are kept.
+        wait: spends time in a replayed call; None: none is spent.
+        clock: times the real calls.
+    """
+
+    def __init__(self, recording: Recording, wait: Wait | None = None, clock: Clock | None = None) -> None:
+        self.recording = recording
+        self._wait = wait
+        self._clock = clock or Clock()
+        self._thread = threading.local()
+        self._gradients: dict[Hashable, autograd.Gradients] = {}
+
+    def fill(self, real: Real) -> Constant | Callable[..., Any]:
+        """See `patching.Filling`."""
+        ready, wait, call = self.recording.ready, self._wait, real.call
+
+        def replayed(*args: Any, **kwargs: Any) -> Any:
+            key = _form(args, kwargs)
+            try:
+                outcome = ready[key]()
+            except KeyError:
+                return self._first(call, key, args, kwargs)
+            return outcome.give(args, kwargs, wait)
+
+        return replayed
+
+    def _first(
+        self, real: Callable[..., Any], key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A real call, recorded unless it is a miss, or is made by the component itself while it runs."""
+        if getattr(self._thread, "busy", False):
+            return real(*args, **kwargs)
+        if not self.recording.starts(key):
+            return real(*args, **kwargs)
+        self._thread.busy = True
+        try:
+            return self._recorded(real, key, args, kwargs)
+        except BaseException:
+            self.recording.failed(key)
+            raise
+        finally:
+            self._thread.busy = False
+
+    def _recorded(
+        self, real: Callable[..., Any], key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        graph = autograd.Inputs(args, kwargs) if autograd.is_on() else None
+        start = self._now()
+        result = real(*args, **kwargs)
+        if isinstance(result, Iterator):
+            return self._items(key, result)
+        if isinstance(result, AsyncIterator):
+            return self._async_items(key, result)
+        if isinstance(result, Awaitable) and not hasattr(result, "done"):
+            return self._awaited(key, result)
+        seconds = self._now() - start
+        if graph is not None and graph.reaches(result):
+            gradients = self._gradients.setdefault(key, autograd.Gradients())
+            bridged = graph.bridged(result, gradients, seconds, self.recording)
+            if bridged is not None:
+                result, graded, kept = bridged
+                self._add(key, graded, seconds, kept)
+                return result
+        value, copy = self._kept(result)
+        self._add(key, Returned(value, seconds, copy), seconds, value)
+        return result
+
+    def _now(self) -> float:
+        if "torch" in sys.modules:
+            self._clock.synchronize()
+        return self._clock.now()
+
+    def _kept(self, value: Any) -> tuple[Any, bool]:
+        value, copy = self.recording.copied(value)
+        return autograd.cut(value), copy
+
+    def _add(self, key: Hashable, outcome: Outcome, seconds: float, kept: Any) -> None:
+        self.recording.add(key, outcome, seconds, kept)
+
+    def _items(self, key: Hashable, iterator: Any) -> Generator[Any, Any, Any]:
+        items: list[Any] = []
+        number, spent, copy, left = 0, 0.0, False, True
+        sent: Any = None
+        try:
+            while True:
+                start = self._now()
+                try:
+                    item = next(iterator) if sent is None else iterator.send(sent)
+                except StopIteration as stop:
+                    left = False
+                    return stop.value
+                spent += self._now() - start
+                number += 1
+                if len(items) < ITEMS:
+                    value, copy = self._kept(item)
+                    items.append(value)
+                sent = yield item
+        finally:
+            if items:
+                self._left(left, number)
+                outcome = Items(tuple(items), number, spent / number, copy=copy)
+                self._add(key, outcome, spent, items)
+            else:
+                self.recording.failed(key)
+
+    async def _async_items(self, key: Hashable, iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        items: list[Any] = []
+        number, spent, copy, left = 0, 0.0, False, True
+        try:
+            while True:
+                start = self._now()
+                try:
+                    item = await anext(iterator)
+                except StopAsyncIteration:
+                    left = False
+                    return
+                spent += self._now() - start
+                number += 1
+                if len(items) < ITEMS:
+                    value, copy = self._kept(item)
+                    items.append(value)
+                yield item
+        finally:
+            if items:
+                self._left(left, number)
+                outcome = AsyncItems(tuple(items), number, spent / number, copy=copy)
+                self._add(key, outcome, spent, items)
+            else:
+                self.recording.failed(key)
+
+    def _left(self, left: bool, number: int) -> None:
+        if left:
+            self.recording.note(f"an iterator was left after {number} items: replayed ones end there")
+
+    async def _awaited(self, key: Hashable, awaitable: Awaitable[Any]) -> Any:
+        start = self._now()
+        try:
+            result = await awaitable
+        except BaseException:
+            self.recording.failed(key)
+            raise
+        seconds = self._now() - start
+        value, copy = self._kept(result)
+        self._add(key, Awaited(value, seconds, copy), seconds, value)
+        return result
+
+
+class ReplayingBackward(Replaying):
+    """Replays `backward`: what it returns is nothing, what it does is to add gradients to parameters."""
+
+    def _recorded(
+        self, real: Callable[..., Any], key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        parameters = autograd.parameters_of(args, kwargs)
+        start = self._now()
+        gradients = autograd.added(parameters, lambda: real(*args, **kwargs))
+        seconds = self._now() - start
+        outcome = autograd.Accumulated(parameters, gradients, seconds)
+        self._add(key, outcome, seconds, gradients)
