@@ -1,4 +1,4 @@
-"""Counts what each operator does: FLOPs, bytes moved, the time at the machine's peaks, bytes autograd keeps."""
+"""Counts what each operator does: FLOPs, bytes moved, the time at the machine's peaks, bytes kept."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Counts(FlopCounter):
             address = storage.data_ptr()
             alive = self._alive.get(address)
             if alive is None or alive.expired():
-                self._alive[address] = StorageWeakRef(storage)
+                self._alive[address] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
                 self.work.append(Work(storage=address, kept=storage.nbytes()))
         return tensor
 

@@ -99,13 +99,13 @@ def _share(p: ModulesProfile, module: Module) -> float:
 
 def _figures(p: ModulesProfile, module: Module) -> tuple[str, ...]:
     total = module.total
-    parameters = write.number(module.all_parameters) if module.all_parameters else ""
+    parameters = f"{module.all_parameters:,}".replace(",", "\u202f") if module.all_parameters else ""
     return (
         percent(_share(p, module)),
         write.seconds(total.forward) if total.forward else "",
         write.seconds(total.backward) if total.backward else "",
         write.number(total.calls) if total.calls else "",
-        write.number(total.flops) if total.flops else "",
+        write.flops(total.flops).removesuffix("/s") if total.flops else "",
         parameters,
         write.bytes_(total.activations) if total.activations else "",
         write.bytes_(total.moved) if total.moved else "",

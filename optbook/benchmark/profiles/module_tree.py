@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -15,9 +16,9 @@ from optbook.benchmark.restore import closure, namespaces
 class Figures:
     """Of a step (or run): seconds, FLOPs, and bytes.
 
-    ``activations`` are bytes that autograd kept for the backward pass, parameters and buffers apart; ``moved``
-    bytes that operators read and wrote. ``arithmetic`` and ``memory`` are the seconds that the operators would
-    take at the machine's peaks, by the roof that each of them hits.
+    ``activations`` are bytes that autograd kept for the backward pass, parameters and buffers apart;
+    ``moved`` bytes that operators read and wrote. ``arithmetic`` and ``memory`` are the seconds that the
+    operators would take at the machine's peaks, by the roof that each of them hits.
     """
 
     calls: float = 0.0
@@ -100,7 +101,8 @@ class Module:
             yield from child.walk()
 
 
-Charges = dict[int, tuple[Any, Counter[str]]]
+Sums = defaultdict[str, float]
+Charges = dict[int, tuple[Any, Sums]]
 """By a module's id: the module, and what is to be added to its figures."""
 
 
@@ -111,7 +113,7 @@ class _Branch:
     parameters: int = 0
     trainable: int = 0
     remarks: tuple[str, ...] = ()
-    sums: Counter[str] = field(default_factory=Counter)
+    sums: Sums = field(default_factory=lambda: defaultdict(float))
     children: dict[str, _Branch] = field(default_factory=dict)
 
     def finished(self, divisors: Mapping[str, float], thread: str, depth: int = 0) -> Module:
@@ -224,7 +226,7 @@ class _Growth:
                 self.grow(child, branch.children.setdefault(name, _Branch(path)))
 
     def _charge(self, module: Any, branch: _Branch, calls: bool = True) -> None:
-        _, charged = self._charges.get(id(module), (module, Counter[str]()))
+        _, charged = self._charges.get(id(module), (module, {}))
         for name, value in charged.items():
             if calls or name != "calls":
                 branch.sums[name] += value
@@ -262,20 +264,20 @@ def named(module: Any, given: Callable[..., object]) -> str:
     """What the workload's code calls a module: a variable, or a path from one; else its class's name."""
     import torch
 
-    spaces: list[Mapping[str, Any]] = list(namespaces(given))
-    spaces.append(_closed_over(given))
+    inner = inspect.unwrap(given)
+    spaces: list[Mapping[str, Any]] = [*namespaces(inner), _closed_over(inner)]
     held = [(name, value) for space in spaces for name, value in list(space.items()) if name[:1] != "_"]
     for name, value in held:
         if value is module:
             return name
     for name, value in held:
         if isinstance(value, torch.nn.Module):
-            for path, inner in value.named_modules():
-                if inner is module:
+            for path, part in value.named_modules():
+                if part is module:
                     return f"{name}.{path}"
         elif type(getattr(value, "__dict__", None)) is dict and not isinstance(value, type):
-            for attribute, inner in list(vars(value).items()):
-                if inner is module:
+            for attribute, part in list(vars(value).items()):
+                if part is module:
                     return f"{name}.{attribute}"
     return type(module).__name__
 

@@ -1,11 +1,12 @@
 # mypy: disable-error-code="no-untyped-call"
 """Watches modules, backward passes, optimizers and loaders: who was at work from when to when.
 
-A module's forward pass lies between two hooks. Its backward pass needs no hook on its tensors: autograd numbers
-the nodes of a thread as they are made and executes them in the opposite order (only gradients are added to
-parameters as soon as they are there). So what one call made is executed in one go, but for what modules called
-inside of it made, and the owner changes only where an edge of the graph leads from one call's nodes to those of
-another. The nodes at the ends of such edges get a hook each when the backward pass reaches the model's output.
+A module's forward pass lies between two hooks. Its backward pass needs no hook on its tensors: autograd
+numbers the nodes of a thread as they are made and executes them in the opposite order (only gradients are
+added to parameters as soon as they are there). So what one call made is executed in one go, but for what
+modules called inside of it made, and the owner changes only where an edge of the graph leads from one call's
+nodes to those of another. The nodes at the ends of such edges get a hook each when the backward pass reaches
+the model's output.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Watch:
         self._hooks: list[Any] = []
         self._on_nodes: list[Any] = []
         self._tensor = torch.Tensor
-        self._number: Callable[[], int] = torch._C._autograd._get_sequence_nr  # type: ignore[attr-defined]
+        self._number: Callable[[], int] = torch._C._autograd._get_sequence_nr
         self._node: Callable[[], Any] = torch._C._current_autograd_node
         self._task: Callable[[], int] = torch._C._current_graph_task_id
         self._at_end: Callable[[Any], None] = Variable._execution_engine.queue_callback
@@ -88,7 +89,7 @@ class Watch:
     def stop(self) -> None:
         """As in `Instrument`."""
         self.running(False)
-        self._free()
+        self._unhook()
 
     def running(self, on: bool) -> None:
         """As in `Instrument`."""
@@ -110,17 +111,15 @@ class Watch:
         """The events since the last time: of the workload's own thread, named "", and of others."""
         others = [(t.name, t.events) for t in self._threads.values() if t.events is not self._mine]
         found = [("", self._mine), *others]
-        self._mine = []
-        self._free()
+        self._mine, self._threads, self._tasks = [], {}, set()
+        self._unhook()
         return found
 
-    def _free(self) -> None:
-        """Take the hooks off graphs that live on, and forget modules."""
+    def _unhook(self) -> None:
+        """Take the hooks off graphs that live on."""
         for handle in self._on_nodes:
             handle.remove()
         self._on_nodes = []
-        self._threads = {}
-        self._tasks = set()
 
     def _register(self) -> None:
         from torch.nn.modules import module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections import Counter
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from optbook.benchmark.compilation import compiled, eagerly
 from optbook.benchmark.machine import peaks as machine
 from optbook.benchmark.profiles.module_account import stretches
 from optbook.benchmark.profiles.module_counts import Counts, held_by
-from optbook.benchmark.profiles.module_tree import Charges, Figures, Forest, Module
+from optbook.benchmark.profiles.module_tree import Charges, Figures, Forest, Module, Sums
 from optbook.benchmark.profiles.module_watch import IN, Event, Watch
 from optbook.benchmark.profiles.passes import QUEUED, Pass
 from optbook.benchmark.profiles.request import Request
@@ -37,9 +37,9 @@ COUNTED = ("forward_flops", "backward_flops", "activations", "moved", "arithmeti
 class ModulesProfile:
     """The models that a workload calls, with the time, work and memory of each module, a step (or a run).
 
-    ``models`` are those of the workload's own thread, then those of others. ``rest`` has the seconds of what is
-    no module's. ``seconds`` is a step (or run) on average: the models of the workload's thread, and the rest.
-    ``run`` is the pass in which modules were timed, ``counted`` that in which operators were counted.
+    ``models`` are those of the workload's own thread, then those of others. ``rest`` has the seconds of what
+    is no module's. ``seconds`` is a step (or run) on average: the models of the workload's thread, and the
+    rest. ``run`` is the pass in which modules were timed, ``counted`` that in which operators were counted.
     """
 
     experiment: Experiment = field(repr=False)
@@ -131,12 +131,12 @@ def modules_profile(request: Request) -> ModulesProfile:
             "a profile of modules needs a model of torch's, and this workload does not use torch: "
             "profile calls or lines instead"
         )
-    forest, rest = Forest(request.given), Counter[str]()
+    forest, rest = Forest(request.given), Sums(float)
     run = _timed(request, forest, rest)
     if not forest.models(dict.fromkeys(TIMED, 1.0)):
         raise OptbookError(
-            "no torch.nn.Module was called in this process: profile calls or lines instead, or call the model "
-            "in the cell"
+            "no torch.nn.Module was called in this process: call the model in the cell, or profile calls or "
+            "lines instead"
         )
     peaks, notes = _peaks()
     counts = Counts(peaks)
@@ -149,13 +149,15 @@ def modules_profile(request: Request) -> ModulesProfile:
         run=run,
         counted=counted,
         models=tuple(sorted(models, key=lambda m: (m.thread != "", -m.total.seconds))),
-        rest={name: seconds / timed_units for name, seconds in rest.most_common()},
+        rest={
+            name: seconds / timed_units for name, seconds in sorted(rest.items(), key=lambda part: -part[1])
+        },
         executions=request.experiment.executions + run.executions + counted.executions,
         notes=(*notes, *request.experiment.warnings),
     )
 
 
-def _timed(request: Request, forest: Forest, rest: Counter[str]) -> Pass:
+def _timed(request: Request, forest: Forest, rest: Sums) -> Pass:
     clock = request.clock or Clock()
     wait = clock.device()
 
@@ -174,14 +176,14 @@ def _timed(request: Request, forest: Forest, rest: Counter[str]) -> Pass:
         return charges
 
     watch = Watch(now, waits=True)
-    return _watched(request, watch, forest, charge, "module profile", TIMED_SECONDS, eagerly)
+    return _watched(request, watch, forest, charge, "module profile", TIMED_SECONDS, _eagerly)
 
 
 def _counted(request: Request, forest: Forest, counts: Counts) -> Pass:
     def charge(events: Sequence[Event], own_thread: bool) -> Charges:
         if not own_thread:
             return {}
-        charges: Charges = {key: (module, Counter()) for key, (module, _) in _called(events).items()}
+        charges: Charges = {key: (module, Sums(float)) for key, (module, _) in _called(events).items()}
         parameters = held_by(module for module, _ in charges.values())
         for whose, backward, begin, end in stretches(events):
             if isinstance(whose, str):
@@ -198,7 +200,7 @@ def _counted(request: Request, forest: Forest, counts: Counts) -> Pass:
 
     @contextlib.contextmanager
     def around() -> Iterator[None]:
-        with eagerly(), counts.counting():
+        with _eagerly(), counts.counting():
             yield
 
     watch = Watch(counts.now)
@@ -231,8 +233,16 @@ def _watched(
     return run
 
 
-def _of(charges: Charges, module: Any) -> Counter[str]:
-    return charges.setdefault(id(module), (module, Counter()))[1]
+@contextlib.contextmanager
+def _eagerly() -> Iterator[None]:
+    """Run compiled functions as written; that hooks see a compiled module and what is in it is known."""
+    with eagerly(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using `torch.compile.* when there are global hooks", UserWarning)
+        yield
+
+
+def _of(charges: Charges, module: Any) -> Sums:
+    return charges.setdefault(id(module), (module, Sums(float)))[1]
 
 
 def _called(events: Sequence[Event]) -> Charges:
@@ -250,8 +260,8 @@ def _peaks() -> tuple[machine.Peaks | None, list[str]]:
     if not found.disturbed:
         return found, notes
     return None, [
-        "no share of the roofline: other work took part of the cores while the machine's peaks were measured; "
-        "measure them again when it is quiet: optbook.peaks(refresh=True)"
+        "no share of the roofline: other work took part of the cores while the machine's peaks were "
+        "measured; measure them again when it is quiet: optbook.peaks(refresh=True)"
     ]
 
 
@@ -260,8 +270,8 @@ def _notes(counts: Counts, models: Sequence[Module], run: Pass) -> list[str]:
     coverage = counts.kept.coverage
     if coverage is not None and coverage < LEAST_COVERAGE:
         notes.append(
-            f"FLOPs are those of operators that took {coverage:.0%} of the operators' time; the rest has none, "
-            "or no formula"
+            f"FLOPs are those of operators that took {coverage:.0%} of the operators' time; the rest has "
+            "none, or no formula"
         )
     if counts.without_peak:
         names = ", ".join(sorted(counts.without_peak))
@@ -279,7 +289,7 @@ def _notes(counts: Counts, models: Sequence[Module], run: Pass) -> list[str]:
         notes.append("functions compiled by torch.compile ran uncompiled (eagerly), as their source has it")
     if QUEUED in run.notes:
         notes.append(
-            "the accelerator was waited for at the edges of each module: what would overlap does not, and the "
-            "step is slower than without"
+            "the accelerator was waited for at the edges of each module: what would overlap does not, and "
+            "the step is slower than without"
         )
     return [*notes, *(note for note in run.notes if note != QUEUED)]
