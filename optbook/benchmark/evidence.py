@@ -119,9 +119,7 @@ class Usage:
         import resource
 
         of_thread = resource.getrusage(resource.RUSAGE_THREAD)
-        ready = 0.0
-        if self._file is not None:
-            ready = int(os.pread(self._file, 96, 0).split()[1]) / 1e9
+        ready = int(os.pread(self._file, 96, 0).split()[1]) / 1e9
         return Used(thread, process, of_thread.ru_stime, ready, DISK_BLOCK * of_thread.ru_inblock)
 
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from types import CodeType
 
 from optbook.benchmark.profiles.places import WAITS, is_yours, of_call
-from optbook.benchmark.profiles.sampler import Key, Samples
+from optbook.benchmark.profiles.sampler import BUSY_SHARE, Key, Samples
 
 PROMPT_SECONDS = 20e-6
 """An answer is prompt if it comes this soon after the signal, more than the soonest ones do."""
 SOONEST = 0.05
 """The share of answers that tells how soon a signal can be answered on this machine."""
+SHORT_SECONDS, LONG_SECONDS = 40e-6, 150e-6
+"""Where the sampler's thread was first, the workload's had let go of Python's lock, if only for a moment: the
+call is short, long or neither by how long the workload's thread is busy with it after the look."""
 HAS_CORE = 0.7
 """A thread that used less of a core than this since the last look may be late for want of one."""
 
@@ -103,19 +106,24 @@ def of_samples(samples: Samples, device: bool = False) -> dict[str, float]:
         if kind:
             kinds[kind] = kinds.get(kind, 0.0) + seconds
 
-    prompt = _soonest([answer.late for answer in seen.answers]) + PROMPT_SECONDS
-    for key, seconds, late, busy in seen.answers:
+    prompt = PROMPT_SECONDS + _soonest([answer.late for answer in seen.answers if not answer.first])
+    for key, seconds, busy, late, first in seen.answers:
         rest[key] -= seconds
-        waits = _kind(samples, key, device) in ("waiting", "socket")
-        if waits:
+        kind = _kind(samples, key, device)
+        if kind in ("waiting", "socket"):
             add(key, seconds)
-        elif late <= prompt:
+        elif late <= (SHORT_SECONDS if first else prompt):
             python += seconds
-        elif busy is None or busy >= HAS_CORE:
+        elif first and late > LONG_SECONDS:
             native += seconds
             add(key, seconds)
-        else:
+        elif first:
+            unknown += seconds if kind or busy is None or busy >= BUSY_SHARE else 0.0
+        elif busy is not None and busy < HAS_CORE:
             unknown += seconds
+        else:
+            native += seconds
+            add(key, seconds)
     for key, seconds in rest.items():
         kind = _kind(samples, key, device)
         add(key, max(0.0, seconds))
@@ -124,15 +132,16 @@ def of_samples(samples: Samples, device: bool = False) -> dict[str, float]:
     total = sum(seen.seconds.values()) - unknown
     if total <= 0:
         return {}
-    found = {"looks": float(seen.looks), "socket_share": kinds.get("socket", 0.0) / total}
-    if samples.by_signal:
-        found |= {"python_share": python / total, "native_share": native / total}
     forward = native - kinds.get("backward", 0.0)
     scale = native / forward if forward > 0 else 1.0
-    found |= {f"{kind}_share": scale * kinds.get(kind, 0.0) / total for kind in ("arithmetic", "memory")}
+    sums = {"socket": kinds.get("socket", 0.0)}
+    sums |= {kind: scale * kinds.get(kind, 0.0) for kind in ("arithmetic", "memory")}
+    if samples.by_signal:
+        sums |= {"python": python, "native": native}
     if device:
-        found["copy_share"] = kinds.get("copy", 0.0) / total
-    return found
+        sums["copy"] = kinds.get("copy", 0.0)
+    shares = {f"{kind}_share": min(1.0, seconds / total) for kind, seconds in sums.items()}
+    return {"looks": seen.looks * total / (total + unknown), **shares}
 
 
 def _soonest(late: list[float]) -> float:

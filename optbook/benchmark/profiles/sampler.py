@@ -38,16 +38,18 @@ Key = tuple[tuple[int, ...], int, bool]
 
 
 class Answer(NamedTuple):
-    """A signal that the workload's thread answered itself.
+    """A look at the workload's thread, and how soon the thread answered the signal that started it.
 
-    ``seconds`` are those since the last look, ``late`` those since the signal; ``busy`` is the share of a
-    core that the thread used since the last look, None if that is not known.
+    ``seconds`` are those since the last look; ``busy`` is the share of a core that the thread used since
+    then, None if that is not known. ``late`` are the seconds from the signal to the answer; where the
+    sampler's thread looked ``first``, those of CPU time (where that is known) after its look.
     """
 
     key: Key
     seconds: float
-    late: float
     busy: float | None
+    late: float
+    first: bool
 
 
 @dataclass
@@ -76,11 +78,10 @@ class Samples:
         seconds: float,
         busy: float | None,
         root: CodeType | None,
-        late: float | None = None,
-    ) -> None:
-        """Add ``seconds`` to the stack that ends in ``frame`` and starts below ``root``.
+    ) -> Key | None:
+        """Add ``seconds`` to the stack that ends in ``frame`` and starts below ``root``, and return its key.
 
-        ``busy`` is the share of a core that the thread used, ``late`` how long after a signal it answered it.
+        ``busy`` is the share of a core that the thread used. None if it was not inside the workload.
         """
         chain: list[int] = []
         inner: FrameType | None = frame
@@ -91,13 +92,12 @@ class Samples:
                 self.codes[id(code)], self.namespaces[id(code)] = code, inner.f_globals
             inner = inner.f_back
         if inner is None and root is not None and thread == "":
-            return  # between two runs: not inside the workload
+            return None  # between two runs
         key = (tuple(reversed(chain)), frame.f_lasti, busy is not None and busy < BUSY_SHARE)
         stacks = self.threads.setdefault(thread, Stacks())
         stacks.seconds[key] = stacks.seconds.get(key, 0.0) + seconds
         stacks.looks += 1
-        if late is not None and thread == "":
-            stacks.answers.append(Answer(key, seconds, late, busy))
+        return key
 
 
 class Sampler:
@@ -115,6 +115,8 @@ class Sampler:
         self._root = root
         self._ended = threading.Event()
         self._running = self._looking = self._looked_first = False
+        self._late: float | None = None
+        self._unanswered: list[tuple[Key, float, float | None, float]] = []
         self._last = 0.0
         self._cpu: dict[int, float] = {}
 
@@ -164,16 +166,20 @@ class Sampler:
         self._running = on
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._late = (time.perf_counter() - self._began) % SIGNAL_SECONDS
+        unanswered, self._unanswered = self._unanswered, []
+        for key, seconds, busy, looked in unanswered:
+            self.samples.threads[""].answers.append(Answer(key, seconds, busy, self._now() - looked, True))
         first, self._looked_first = bool(self._signals()) or not self._looked_first, False
         if first and self._running and not self._looking and frame is not None:
-            late = (time.perf_counter() - self._began) % SIGNAL_SECONDS
-            self._look({**sys._current_frames(), self._own: frame}, late)
+            self._look({**sys._current_frames(), self._own: frame})
+        self._late = None
 
     def _look_first(self) -> None:
         """Look at each signal that the workload's thread has not answered yet."""
         with selectors.DefaultSelector() as ticks:
             ticks.register(self._ticks, selectors.EVENT_READ)
-            while True:
+            while not self._ended.is_set():  # asked each time: what tells of the end may be read below
                 ticks.select()
                 if self._ended.is_set():
                     return
@@ -198,8 +204,9 @@ class Sampler:
             if self._running:
                 self._look(sys._current_frames())
 
-    def _look(self, frames: dict[int, FrameType], late: float | None = None) -> None:
+    def _look(self, frames: dict[int, FrameType]) -> None:
         self._looking = True
+        late = self._late
         now = time.perf_counter()
         seconds, self._last = now - self._last, now
         names: dict[int | None, str] = {}
@@ -212,10 +219,23 @@ class Sampler:
             name = names.get(ident, f"thread {ident}")
             mine = ident == self._own or name == AWAITING_THREAD
             root = self._root if ident == self._own else None
-            answered = late if ident == self._own else None
+            while frame.f_code.co_filename == __file__ and frame.f_back is not None:
+                frame = frame.f_back  # it has begun to answer this very signal
+                late = (now - self._began) % SIGNAL_SECONDS if late is None else late
             busy = self._busy(ident, seconds)
-            self.samples.note("" if mine else name, frame, seconds, busy, root, answered)
+            key = self.samples.note("" if mine else name, frame, seconds, busy, root)
+            if key is None or ident != self._own or not self._by_signal:
+                continue
+            if late is None:
+                self._unanswered.append((key, seconds, busy, self._now()))
+            else:
+                self.samples.threads[""].answers.append(Answer(key, seconds, busy, late, False))
         self._looking = False
+
+    def _now(self) -> float:
+        """CPU seconds of the workload's thread; seconds of the clock where these aren't known."""
+        used = _cpu_seconds(self._own)
+        return time.perf_counter() if used is None else used
 
     def _busy(self, ident: int, seconds: float) -> float | None:
         """The share of a core that the thread used since it was last looked at; None where it isn't known."""
