@@ -12,7 +12,7 @@ import numpy as np
 
 from optbook.benchmark import output
 from optbook.benchmark.clock import Clock
-from optbook.benchmark.recorder import Recorder, recording
+from optbook.benchmark.recorder import Recorder, Series, recording
 from optbook.benchmark.sequential import Floats
 
 SAMPLE_SECONDS = 2e-3
@@ -31,10 +31,18 @@ class Side:
 class Interleaved:
     """Workloads, and the seconds taken so far by a run of each, or by a step where steps are tracked.
 
-    ``steps`` ends tracked loops after so many steps; ``order`` draws the order within each round.
+    ``steps`` ends tracked loops after so many steps, of which the first ``skipped`` do not count; ``order``
+    draws the order within each round.
     """
 
-    def __init__(self, sides: Sequence[Side], steps: int | None, clock: Clock, order: random.Random) -> None:
+    def __init__(
+        self,
+        sides: Sequence[Side],
+        steps: int | None,
+        clock: Clock,
+        order: random.Random,
+        skipped: int = 0,
+    ) -> None:
         self.sides = tuple(sides)
         self.times: tuple[list[float], ...] = tuple([] for _ in sides)
         self.loops = 1
@@ -43,6 +51,7 @@ class Interleaved:
         self._steps = steps
         self._clock = clock
         self._order = order
+        self._skipped = skipped
 
     def warm_up(self) -> list[float]:
         """Run each uncounted, three times in all; choose how many runs make a sample; seconds of a sample."""
@@ -72,7 +81,7 @@ class Interleaved:
                 self._clock.synchronize()
                 seconds = (now() - start) / self.loops
         series = next(iter(recorder.series.values()), None)
-        return seconds if series is None or not len(series) else series.seconds / len(series)
+        return seconds if series is None or not len(series) else _per_step(series, self._skipped)
 
     def round(self) -> None:
         """One more sample of each, in random order."""
@@ -87,3 +96,11 @@ class Interleaved:
         a, b = (np.maximum(np.asarray(self.times[index]), 1e-12) for index in (first, second))
         ratios: Floats = np.log(a) - np.log(b)
         return ratios
+
+
+def _per_step(series: Series, skipped: int) -> float:
+    """Mean seconds of the steps after the first few: from one step's end to the last one's."""
+    if not 0 < skipped < len(series):
+        return series.seconds / len(series)
+    done = series.done
+    return (done[-1] - done[skipped - 1]) / (len(series) - skipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterator
@@ -33,6 +34,12 @@ class Replaying:
         self._clock = clock or Clock()
         self._thread = threading.local()
         self._gradients: dict[Hashable, autograd.Gradients] = {}
+
+    def taking(self, wait: Wait | None) -> Replaying:
+        """The same recording given out, with other time spent in a replayed call."""
+        other = copy.copy(self)
+        other._wait = wait
+        return other
 
     def fill(self, real: Real) -> Constant | Callable[..., Any]:
         """See `patching.Filling`."""

@@ -57,7 +57,7 @@ class Stub:
     def __init__(self, component: Component, kind: kinds.Kind) -> None:
         self.component = component
         self.kind = kind
-        self._filling, self._recording = kind.filling(_is_backward(component))
+        self._filling, self._recording = kind.filling(is_backward(component))
         self._layer = Layer(component, self._filling)
         self._patch: Patch | None = None
         self._declared: tuple[str, ...] = ()
@@ -130,8 +130,7 @@ class Stub:
                 _forget_unused(patch)
             self._patch = patch
             _REGISTRY.stubs.append(self)
-        if compiled.is_loaded():
-            self._declared = (compiled.GRAPH_BREAK,)
+        self._declared = compiled.notes()
         return self
 
     def remove(self) -> None:
@@ -276,7 +275,7 @@ def _namespace(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return {**frame.f_globals, **frame.f_locals}
 
 
-def _is_backward(component: Component) -> bool:
+def is_backward(component: Component) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and component.target in (torch.Tensor.backward, torch.autograd.backward)
 

@@ -1,0 +1,166 @@
+"""Runs variants of a workload: the real one, and those with stubs, in turn."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+
+from optbook.benchmark import output, sequential
+from optbook.benchmark.clock import Clock
+from optbook.benchmark.interleave import Interleaved, Side
+from optbook.benchmark.profiles.request import Request
+from optbook.benchmark.progress import Progress
+from optbook.benchmark.recorder import Recorder, recording
+from optbook.benchmark.restore import Kept
+from optbook.simplify import stubs
+from optbook.simplify.components import Component
+from optbook.simplify.imitate import Filled
+from optbook.simplify.patching import Filling
+from optbook.simplify.result import Estimate
+
+ROUNDS = 6
+"""With fewer there is no 95 % interval that rests on order alone."""
+MOST_ROUNDS = 40
+SAMPLE_SECONDS = (0.1, 1.0)
+FEWEST_STEPS = 8
+SKIPPED_SHARE = 0.25
+"""Of the steps of a sample, those at its start that do not count: queues are filled or emptied in them."""
+SHORTEST_SECONDS, MOST_LOOPS_SECONDS = 5e-4, 0.05
+CRITICAL = 1.96
+Stubbed = tuple[tuple[Component, Filling], ...]
+Variant = tuple[str, ...]
+REAL: Variant = ()
+
+
+class Bed:
+    """Where variants of a workload are run.
+
+    Args:
+        request: the workload, measured already.
+        components: how many components are looked at, which decides how long a sample may be.
+        budget: seconds for all rounds.
+        steps: ends tracked loops; chosen if None.
+        clock: the clock to read.
+        order: draws the order of the runs within each round.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        components: int,
+        budget: float,
+        steps: int | None,
+        clock: Clock,
+        order: random.Random,
+    ) -> None:
+        self.experiment = request.experiment
+        self.times: dict[Variant, list[float]] = {}
+        self.executions = 0
+        self._workload = request.workload
+        self._kept = Kept(request.given)
+        self._clock = clock
+        self._order = order
+        self._steps = self._chosen_steps(components, budget) if steps is None else steps
+        self._skipped = 0 if self._steps is None else round(SKIPPED_SHARE * self._steps)
+        self._printed = output.Printed()
+
+    def _chosen_steps(self, components: int, budget: float) -> int | None:
+        e = self.experiment
+        if not e.steps or not e.seconds:
+            return None
+        least, most = SAMPLE_SECONDS
+        sample = min(most, max(least, budget / (8 * (2 + 3 * components))))
+        return max(FEWEST_STEPS, math.ceil(sample / (e.seconds * (1 - SKIPPED_SHARE))))
+
+    def once(self, stubbed: Stubbed, around: AbstractContextManager[object] | None = None) -> int:
+        """One run, uncounted; how many steps were tracked, 1 if none are.
+
+        Raises:
+            Exception: what the workload raised.
+        """
+        recorder = Recorder(self._clock, self._steps)
+        self.executions += 1
+        with output.dropped(self._printed), self._with(stubbed), around or nullcontext():
+            if self._workload.setup is not None:
+                self._workload.setup()
+            with recording(recorder):
+                self._workload.run()
+                self._clock.synchronize()
+        return max((len(series) for series in recorder.series.values()), default=0) or 1
+
+    def put_back(self) -> None:
+        """Put back what the workload changed, as far as that is possible."""
+        self._kept.put_back()
+
+    @contextmanager
+    def _with(self, stubbed: Stubbed) -> Iterator[None]:
+        with ExitStack() as stack:
+            for component, filling in stubbed:
+                stack.enter_context(stubs.Stub(component, Filled(filling)))
+            yield
+        if stubbed:
+            self._kept.put_back()
+
+    def works(self, stubbed: Stubbed) -> str:
+        """Run it once with these stubs; "", or what went wrong."""
+        try:
+            self.once(stubbed)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    def rounds(
+        self, variants: Mapping[Variant, Stubbed], budget: float, progress: Progress, done: float = 0.0
+    ) -> dict[Variant, Estimate]:
+        """Run the real workload and all variants in turn; the throughput of each against the real one.
+
+        Args:
+            variants: the stubs of each; all work.
+            budget: seconds for all rounds; at least six are run.
+            progress: is told the seconds spent.
+            done: seconds spent before.
+        """
+        if not variants:
+            return {}
+        everything: dict[Variant, Stubbed] = {REAL: (), **variants}
+        sides = Interleaved(
+            [self._side(stubbed) for stubbed in everything.values()],
+            self._steps,
+            self._clock,
+            self._order,
+            self._skipped,
+        )
+        with output.dropped(self._printed):
+            first = [sides.sample(index) for index in range(len(everything))]
+        sides.loops = self._loops(first)
+        started, spent, rounds = self._clock.now(), 0.0, 0
+        while rounds < MOST_ROUNDS and (rounds < ROUNDS or spent * (rounds + 1) / rounds <= budget):
+            sides.round()
+            rounds += 1
+            spent = self._clock.now() - started
+            progress.elapsed(done + min(spent, budget))
+        self.executions += len(everything) * (1 + rounds * sides.loops)
+        for variant, times in zip(everything, sides.times, strict=True):
+            self.times.setdefault(variant, []).extend(times)
+        return {
+            variant: _estimate(sides.differences(0, index))
+            for index, variant in enumerate(everything)
+            if variant != REAL
+        }
+
+    def _side(self, stubbed: Stubbed) -> Side:
+        return Side(self._workload.run, self._workload.setup, lambda: self._with(stubbed))
+
+    def _loops(self, seconds: Sequence[float]) -> int:
+        """Runs in a sample: more than one where even the real workload takes next to no time."""
+        if self._steps is not None or self._workload.setup is not None:
+            return 1
+        wanted = math.ceil(SHORTEST_SECONDS / max(min(seconds), 1e-9))
+        return max(1, min(wanted, int(MOST_LOOPS_SECONDS / max(seconds[0], 1e-9))))
+
+
+def _estimate(differences: sequential.Floats) -> Estimate:
+    seen = sequential.look(differences, CRITICAL)
+    return Estimate(math.exp(seen.center), math.exp(seen.low), math.exp(seen.high))

@@ -1,0 +1,264 @@
+"""`ceiling`: what a system would reach with a component free, and the component without all else."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from optbook import settings as configuration
+from optbook.benchmark.bench import bench, runnable
+from optbook.benchmark.clock import Clock
+from optbook.benchmark.profiles.request import Request
+from optbook.benchmark.profiles.timing import sampled
+from optbook.benchmark.progress import Progress
+from optbook.benchmark.recorder import active
+from optbook.benchmark.restore import namespaces
+from optbook.benchmark.runner import Workload
+from optbook.errors import OptbookError, OptionError
+from optbook.simplify import stubs
+from optbook.simplify.bed import REAL, Bed, Stubbed, Variant
+from optbook.simplify.candidates import Found, candidates
+from optbook.simplify.components import Component, find
+from optbook.simplify.logged import logged
+from optbook.simplify.result import NOTHING, Ceiling, Estimate, Pair, Part
+from optbook.simplify.subjects import Subject, study
+from optbook.simplify.whatif import curves
+
+FIRST_STEPS = 40
+FIRST_SHARE = 8
+"""The first measurement takes an eighth of the budget."""
+ALL_PAIRS = 4
+"""Of up to so many components all pairs are looked at; of more, those with the largest."""
+MEANINGLESS = (
+    "results of the runs with stubs (losses, accuracies) mean nothing; parameters, optimizer state, names "
+    "and random state were put back"
+)
+
+
+def ceiling(
+    function: Callable[[], object],
+    components: Sequence[object] | None = None,
+    label: str | None = None,
+    *,
+    speedup: Sequence[float] = (),
+    inside: bool = False,
+    setup: Callable[[], object] | None = None,
+    steps: int | None = None,
+    budget: float | None = None,
+    source: str = "",
+    namespace: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    clock: Clock | None = None,
+) -> Ceiling:
+    """Measure a workload, and what it would reach if components of it cost nothing, or less.
+
+    The real system and all variants run in turn, in random order within each round. A component is *free*
+    when recorded outputs take its place; it is *alone* when all the others are free.
+
+    Args:
+        function: the workload; called without arguments. It is executed many times, mostly with stubs; a
+            tracked loop ends early each time.
+        components: names or objects, see `optbook.simplify.components.find`; chosen from a call profile if
+            None.
+        label: what the experiment is called; the function's name if None.
+        speedup: factors above 1: what the system would gain if the component were so many times as fast.
+        inside: take the components apart, and ask the same of their parts.
+        setup: called untimed before every run.
+        steps: ends tracked loops after so many steps; chosen if None.
+        budget: seconds for all rounds; four times the setting `OptBook.budget` if None. At least six rounds
+            are run.
+        source: the source of the workload, for the log.
+        namespace: where names are looked up first, in place of where the call is made.
+        seed: of the random order.
+        clock: the clock to read.
+
+    Returns:
+        What was found. The real measurement and those with stubs are in the log, with this result's text and
+        table beside the real one.
+
+    Raises:
+        OptionError: an argument or a component can't be used; nothing was run.
+        OptbookError: the measurement of the real system was void.
+        Exception: whatever the real workload raised.
+    """
+    speedups = _speedups(speedup)
+    if active() is not None:
+        raise OptbookError(
+            "a measurement is running already: don't take a ceiling inside a measured workload"
+        )
+    if namespace is None:
+        caller = sys._getframe(1)
+        namespace = {**caller.f_globals, **caller.f_locals}
+    run = runnable(function)
+    named = _named(function, components, namespace)
+    budget = 4 * configuration.settings().budget if budget is None else budget
+    clock = clock or Clock()
+    experiment = bench(
+        function,
+        label,
+        steps=steps or FIRST_STEPS,
+        budget=budget / FIRST_SHARE,
+        setup=setup,
+        source=source,
+        clock=clock,
+    )
+    if experiment.status == "void":
+        raise OptbookError(f"no ceiling of a void measurement: {experiment.error}")
+    request = Request(Workload(run, setup), function, experiment, clock=clock)
+    found = _chosen(request, named, inside)
+    bed = Bed(request, len(found.components), budget, steps, clock, random.Random(seed))
+    name = f"ceiling of {experiment.label}"
+    try:
+        with Progress(name, budget, shown=configuration.settings().progress_bar) as progress:
+            result = _answer(bed, found, speedups, budget, progress)
+    finally:
+        bed.put_back()
+    return logged(result, bed.times, experiment)
+
+
+def _speedups(given: Sequence[float]) -> tuple[float, ...]:
+    for value in given:
+        checked: object = value
+        if isinstance(checked, bool) or not isinstance(checked, (int, float)) or not checked > 1:
+            raise OptionError(f"speedup got {value!r}: give factors above 1, such as 2 or 4")
+    return tuple(sorted({float(value) for value in given if math.isfinite(value)}))
+
+
+def _named(
+    function: Callable[..., object], given: Sequence[object] | None, namespace: Mapping[str, Any]
+) -> list[Component] | None:
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise OptionError(f"components is {given!r}: give a list, such as [{given!r}]")
+    names: dict[str, Any] = {}
+    for place in reversed(list(namespaces(function))):
+        names |= place
+    found: list[Component] = []
+    for each in given:
+        component = find(each, {**names, **namespace})
+        stubs.refuse_workload(component, function)
+        if component.name in [other.name for other in found]:
+            raise OptionError(f"{component.name} is named twice: name each component once")
+        found.append(component)
+    if not found:
+        raise OptionError("components is empty: name some, or leave it out to have them found")
+    return found
+
+
+def _chosen(request: Request, named: Sequence[Component] | None, inside: bool) -> Found:
+    if named is not None and not inside:
+        return Found(tuple(named), {})
+    samples, _ = sampled(request)
+    found = candidates(samples, request.given, named)
+    if not found.components:
+        where = "the workload" if named is None else " and ".join(component.name for component in named)
+        raise OptionError(f"no component was found in {where}: name some, such as a function that it calls")
+    return found
+
+
+def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, progress: Progress) -> Ceiling:
+    subjects: list[Subject] = []
+    broken: dict[str, str] = {}
+    for component in found.components:
+        subject = study(bed, component)
+        if isinstance(subject, Subject):
+            subjects.append(subject)
+        else:
+            broken[component.name] = subject
+    first = budget / (2 if speedups else 1)
+    at = bed.rounds(_variants(bed, subjects), first, progress)
+    real = statistics.median(bed.times[REAL]) if REAL in bed.times else bed.experiment.seconds or 0.0
+    free = {subject.name: at[(subject.name,)] for subject in subjects}
+    faster = curves(bed, subjects, free, speedups, real, budget - first, progress, first) if speedups else {}
+    parts = [_part(subject, at, subjects, faster.get(subject.name, {}), real) for subject in subjects]
+    parts.sort(key=lambda part: -(part.free.ratio if part.free else 0.0))
+    everything = tuple(subject.name for subject in subjects)
+    apart = [f"{', '.join(found.inside)} taken apart into these"] if found.inside else []
+    return Ceiling(
+        label=bed.experiment.label,
+        unit=bed.experiment.unit if bed.experiment.steps else "run",
+        seconds=real,
+        parts=(*parts, *(Part(name, error=error) for name, error in broken.items())),
+        all_free=at.get(everything),
+        pairs=tuple(_hidden(at, free)),
+        rounds=min((len(times) for times in bed.times.values()), default=0),
+        executions=bed.executions + bed.experiment.executions,
+        left_out=found.left_out,
+        notes=(*apart, MEANINGLESS, *bed.experiment.warnings),
+        experiment=bed.experiment.id,
+    )
+
+
+def _variants(bed: Bed, subjects: Sequence[Subject]) -> dict[Variant, Stubbed]:
+    """Each free, pairs of them, all but one, and all; those that break the workload are left out."""
+    stubbed = {subject.name: subject.free for subject in subjects}
+    names = list(stubbed)
+    chosen: list[Variant] = [(name,) for name in names]
+    larger = sorted(subjects, key=lambda subject: -subject.busy)[: 1 if len(names) > ALL_PAIRS else None]
+    pairs = combinations(names, 2)
+    chosen += [pair for pair in pairs if {subject.name for subject in larger} & set(pair)]
+    if len(names) > 2:
+        chosen += [tuple(other for other in names if other != name) for name in names]
+        chosen.append(tuple(names))
+    found = {variant: tuple(stubbed[name] for name in variant) for variant in dict.fromkeys(chosen)}
+    return {v: s for v, s in found.items() if len(v) == 1 or not bed.works(s)}
+
+
+def _part(
+    subject: Subject,
+    at: Mapping[Variant, Estimate],
+    subjects: Sequence[Subject],
+    faster: Mapping[float, Estimate],
+    real: float,
+) -> Part:
+    others = tuple(other.name for other in subjects if other is not subject)
+    in_place = at.get(others) if others else None
+    own = real / subject.busy if subject.busy else math.inf
+    recording = subject.replaying.recording
+    misses = recording.misses.value
+    notes = [*subject.component.notes, *recording.notes]
+    if misses:
+        notes.append(f"{misses} calls had arguments of another form than those recorded, and were real")
+    return Part(
+        component=subject.name,
+        calls=subject.calls,
+        seconds=subject.cost.seconds,
+        free=at[(subject.name,)],
+        alone=in_place or Estimate(own, own, own),
+        alone_how="all the others free" if in_place else "its calls × its time a call",
+        faster=faster,
+        next=_next(subject.name, at, [other.name for other in subjects]),
+        notes=tuple(notes),
+    )
+
+
+def _next(name: str, at: Mapping[Variant, Estimate], names: Iterable[str]) -> str:
+    """What brings most once a component is free; "" if nothing else does."""
+    gains = {
+        other: both.ratio / at[(name,)].ratio
+        for other in names
+        if other != name and (both := _both(at, name, other)) is not None
+    }
+    largest = max(gains, key=lambda other: gains[other], default="")
+    return largest if largest and gains[largest] > NOTHING else ""
+
+
+def _both(at: Mapping[Variant, Estimate], first: str, second: str) -> Estimate | None:
+    return at.get((first, second)) or at.get((second, first))
+
+
+def _hidden(at: Mapping[Variant, Estimate], free: Mapping[str, Estimate]) -> Iterable[Pair]:
+    """Pairs in which one brings nothing by itself, but more once the other is free."""
+    for hidden, alone in free.items():
+        for hiding, other in free.items():
+            both = _both(at, hidden, hiding)
+            if hidden == hiding or both is None or alone.ratio > NOTHING or other.ratio <= NOTHING:
+                continue
+            if both.low > other.high and both.ratio > other.ratio * NOTHING:
+                yield Pair(hiding, hidden, both)
