@@ -24,7 +24,7 @@ from optbook.benchmark.profiles.targets import Target
 MOST_EVENTS = 10_000
 """Lines of one function that are looked at; a look at resident memory takes some 10 µs."""
 SNAPSHOT_GROWTH, SNAPSHOT_BYTES = 1.1, 64 * 1024
-FRAMES = 12
+FRAMES = 8
 MOST_ALLOCATIONS = 12
 _INSTRUMENTS = (tracemalloc.__file__, threading.__file__)
 
@@ -147,7 +147,7 @@ def _by_line(snapshot: tracemalloc.Snapshot) -> tuple[Allocation, ...]:
 
 
 def calling_line(frames: tracemalloc.Traceback | None) -> tuple[str, int] | None:
-    """File and line of yours in which something was allocated, else the library's; None if by the instrument."""
+    """The line of yours in which something was allocated, else the library's; None if by the instrument."""
     innermost = None
     for frame in reversed(frames or ()):
         file = frame.filename

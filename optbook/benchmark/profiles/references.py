@@ -80,17 +80,26 @@ class References:
         self._kept = list(roots)
         self._roots = {id(start): name for name, start in reversed(self._kept)}
         self._parents: dict[int, Any] = dict.fromkeys(hidden)
-        level: list[Any] = [start for _, start in self._kept if id(start) not in hidden]
-        self._parents |= dict.fromkeys(map(id, level))
-        children, parents = _children(), self._parents
+        self._walk([start for _, start in self._kept if id(start) not in hidden], self._parents)
+
+    def _walk(self, level: list[Any], parents: dict[int, Any]) -> None:
+        parents |= dict.fromkeys(map(id, level))
+        children = _children()
         while level:
             below = []
             for thing in level:
                 for child in children(thing):
-                    if type(child) not in LEAVES and id(child) not in parents:
-                        parents[id(child)] = thing
+                    key = id(child)
+                    if key not in parents and type(child) not in LEAVES:
+                        parents[key] = thing
                         below.append(child)
             level = below
+
+    def further(self, starts: list[Any]) -> set[int]:
+        """The ids of what can be reached from ``starts`` as well, or from there only."""
+        parents = dict(self._parents)
+        self._walk(starts, parents)
+        return set(parents)
 
     def __contains__(self, thing: object) -> bool:
         return id(thing) in self._parents
@@ -136,8 +145,34 @@ def roots(given: Callable[..., object]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def hidden() -> frozenset[int]:
-    """The ids of what belongs to the instrument."""
-    return frozenset(id(vars(m)) for key, m in list(sys.modules.items()) if key.startswith(MEASURING))
+    """The ids of the namespaces that belong to the instrument."""
+    return frozenset(map(id, _namespaces_of_ours()))
+
+
+def measuring() -> list[Any]:
+    """Where what belongs to the instrument can be reached from."""
+    return [*_namespaces_of_ours(), *(names for ours, _, names in _frames() if ours)]
+
+
+def with_last(chain: Chain, holder: Any, child: Any) -> Chain:
+    """The chain to a container, made longer by its entry ``child``, which Python's collector doesn't know."""
+    where = (*chain.hops, Hop(kind(holder), _edge(holder, [child])[0]))
+    return Chain(chain.root, where, kind(child))
+
+
+def ring(things: list[Any]) -> str:
+    """Things that refer to each other, the last to the first."""
+    hops, i = [], 0
+    nodes = [*things, things[0]]
+    while i < len(nodes) - 1:
+        edge, taken = _edge(nodes[i], nodes[i + 1 :])
+        hops.append(f"{kind(nodes[i])}{edge}")
+        i += taken
+    return " -> ".join([*hops, kind(things[0])])
+
+
+def _namespaces_of_ours() -> list[dict[str, Any]]:
+    return [vars(module) for key, module in list(sys.modules.items()) if key.startswith(MEASURING)]
 
 
 def _contents(names: Sequence[str], cells: Sequence[Any]) -> dict[str, Any]:
@@ -152,17 +187,20 @@ def _contents(names: Sequence[str], cells: Sequence[Any]) -> dict[str, Any]:
 
 def _locals() -> Iterable[tuple[str, dict[str, Any]]]:
     """The local names of the functions that run, in all threads, but for the instrument's."""
+    return ((f"{name}: local variable", names) for ours, name, names in _frames() if not ours)
+
+
+def _frames() -> Iterable[tuple[bool, str, dict[str, Any]]]:
+    """Of all functions that run: whether they are the instrument's, their name, and their local names."""
     threads = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, top in sys._current_frames().items():
         own = "" if ident == threading.get_ident() else f"thread {threads.get(ident, ident)}, "
         frame: FrameType | None = top
         while frame is not None:
             code = frame.f_code
-            if not is_measuring(code.co_filename) and frame.f_locals is not frame.f_globals:
-                yield (
-                    f"{own}{code.co_qualname.replace('<locals>.', '')}: local variable",
-                    dict(frame.f_locals),
-                )
+            if frame.f_locals is not frame.f_globals:
+                name = code.co_qualname.replace("<locals>.", "")
+                yield is_measuring(code.co_filename), f"{own}{name}", dict(frame.f_locals)
             frame = frame.f_back
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from optbook.benchmark.profiles.references import References
 
 MOST_TENSORS = 15
-MOST_NODES = 10_000
+MOST_NODES = 100_000
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,20 @@ class HeldTensor:
 
 
 def living() -> list[Any]:
-    """All tensors that Python's collector knows; none without torch."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return []
-    tensors = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]
+    """All tensors that Python's collector knows, and their gradients; none without torch."""
+    tensors = among(gc.get_objects())
     gradients = [t.grad for t in tensors if t.is_leaf and t.grad is not None]
     known = set(map(id, tensors))
     return [*tensors, *(g for g in gradients if id(g) not in known)]
+
+
+def among(things: list[Any]) -> list[Any]:
+    """The tensors among things."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return []
+    kinds = {kind for kind in set(map(type, things)) if issubclass(kind, torch.Tensor)}
+    return [thing for thing in things if type(thing) in kinds]
 
 
 def storage(tensor: Any) -> tuple[int, int]:
@@ -89,19 +95,31 @@ def _described(references: References, group: list[Any], before: set[int]) -> He
         device=str(tensor.device),
         sharing=len(group) - 1,
         new=where not in before,
-        graph=graph_bytes(tensor, before | {where}),
+        graph=graph([tensor], before | {where})[1],
     )
 
 
-def graph_bytes(tensor: Any, counted: Iterable[int]) -> int:
-    """The bytes that the graph behind a tensor keeps for its backward pass, each storage once.
+def is_tensor(thing: Any) -> bool:
+    """Whether it is a tensor of torch's."""
+    torch = sys.modules.get("torch")
+    return torch is not None and issubclass(type(thing), torch.Tensor)
+
+
+def has_graph(thing: Any) -> bool:
+    """Whether it is a tensor that keeps the graph of computations behind it."""
+    return is_tensor(thing) and thing.grad_fn is not None
+
+
+def graph(tensors: Iterable[Any], counted: Iterable[int]) -> tuple[int, int]:
+    """How many nodes the graphs behind tensors have, and the bytes that these keep for a backward pass.
 
     Args:
-        tensor: any tensor.
-        counted: storages that are not counted again, such as the parameters'.
+        tensors: any; nodes and storages that several have in common are counted once.
+        counted: storages that are not counted, such as the parameters'.
     """
-    seen, known, total = set(counted), set(), 0
-    waiting = [tensor.grad_fn] if tensor.grad_fn is not None else []
+    seen, total = set(counted), 0
+    known: set[Any] = set()
+    waiting = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     while waiting and len(known) < MOST_NODES:
         node = waiting.pop()
         if node in known:
@@ -113,7 +131,7 @@ def graph_bytes(tensor: Any, counted: Iterable[int]) -> int:
             if where not in seen:
                 seen.add(where)
                 total += size
-    return total
+    return len(known), total
 
 
 def _saved(node: Any) -> Iterable[Any]:
