@@ -8,11 +8,14 @@ from typing import Any
 from optbook.magics.base import Notebook
 from optbook.magics.compare import CompareMagics
 from optbook.magics.measure import MeasureMagics
+from optbook.magics.simplify import SimplifyMagics
 from optbook.magics.views import ViewMagics
 from optbook.settings import OptBook
 
-CLASSES = (MeasureMagics, CompareMagics, ViewMagics)
-MAGICS = ("bench", "profile", "setup", "compare", "progress", "optbook", "check")
+CLASSES = (MeasureMagics, SimplifyMagics, CompareMagics, ViewMagics)
+MAGICS = (
+    "bench", "profile", "setup", "stub", "unstub", "ceiling", "compare", "progress", "optbook", "check"
+)  # fmt: skip
 
 
 def comments_below_magic(lines: list[str]) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -35,6 +36,12 @@ class MeasureMagics(OptbookMagics):
     @argument("--unit", action="append", default=[], help="another unit, as name=expression; may be repeated")
     @argument("--metric", action="append", default=[], help="a result worth keeping, as name=expression")
     @argument("--flops", action="store_true", help="count FLOPs as well, in a further pass over the cell")
+    @argument(
+        "--stub",
+        action="append",
+        default=[],
+        help="replace this component while it is measured: name, or name:kind; may be repeated",
+    )
     @argument("--simplified", action="append", default=[], help="what a stub made by hand stands in for")
     @result_options
     @line_cell_magic
@@ -58,24 +65,33 @@ class MeasureMagics(OptbookMagics):
         setup = self._setup(options.setup)
         steps = self._number(options.steps, "--steps")
         kept = self._notebook.kept.take(label, workload, setup, steps, self._shell.user_ns)
-        experiment = bench(
-            workload,
-            label,
-            runs=self._number(options.runs, "--runs"),
-            steps=steps,
-            warmup=self._number(options.warmup, "--warmup"),
-            budget=self._number(options.budget, "--budget"),
-            setup=setup,
-            units=dict(self._units(options)),
-            metrics=dict(self._named(options.metric, "--metric")),
-            stubs=options.simplified,
-            source=cell,
-            flops=options.flops,
-        )
+        given: dict[str, Any] = {
+            "runs": self._number(options.runs, "--runs"),
+            "steps": steps,
+            "warmup": self._number(options.warmup, "--warmup"),
+            "budget": self._number(options.budget, "--budget"),
+            "setup": setup,
+            "units": dict(self._units(options)),
+            "metrics": dict(self._named(options.metric, "--metric")),
+            "stubs": options.simplified,
+            "flops": options.flops,
+        }
+        with ExitStack() as stack:
+            for stub in self._stubs(options.stub):
+                stack.enter_context(stub)
+            experiment = bench(workload, label, source=cell, **given)
         if quiet and session().pending:
             print(experiment.warnings[-1])  # what is not in the log yet is said also where nothing is shown
         self._notebook.kept.add(kept)
         return self._shown(experiment, options.output, quiet)
+
+    def _stubs(self, given: Iterable[str]) -> Iterable[Any]:
+        if given:
+            from optbook.simplify.stubs import stub
+
+            for text in given:
+                name, _, kind = text.partition(":")
+                yield stub(name, kind or "replay", namespace=self._shell.user_ns)
 
     def _units(self, options: Any) -> Iterable[tuple[str, Any]]:
         for option, unit in UNIT_OPTIONS.items():
