@@ -16,6 +16,7 @@ from optbook.benchmark.figures import figures
 from optbook.benchmark.origin import origin
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.quantities import Quantity, amount, evaluated, metric, short
+from optbook.benchmark.replaced import Used
 from optbook.benchmark.runner import Execution, Outcome, Plan, Workload
 from optbook.errors import OptionError
 from optbook.experiments import log
@@ -54,7 +55,7 @@ def bench(
         units: what one run amounts to, by unit in the singular: ``{"batch": 20}``; a function is
             called after each run. The first named is the unit of the headline.
         metrics: results worth keeping beside the time; a function is called once, at the end.
-        stubs: what stubs made by hand stand in for; marks the experiment as simplified.
+        stubs: what stubs made by hand stand in for; marks the experiment as simplified, as active stubs do.
         source: the source of the workload, for the log.
         flops: count the FLOPs of the workload, in a pass of its own after the measured runs that executes
             it once more (a few steps where steps are tracked), and hold them against the machine's peak.
@@ -86,6 +87,7 @@ def bench(
     counted = functools.partial(evaluated, units, amount) if units else None
     progress = Progress(label, plan.budget, plan.steps, settings.progress_bar)
     workload = Workload(function, setup, counted)
+    replaced = Used()
     outcome = Execution(workload, plan, clock or Clock(), progress).execute()
     fields = figures(outcome, plan, tuple(units))
     problem = outcome.exception
@@ -100,6 +102,7 @@ def bench(
 
         found, problem = measured(workload, given, outcome, fields, settings.progress_bar)
         fields |= found
+    fields["warnings"] += replaced.warnings(fields.get("metrics"), stubs)
     if outcome.void:
         fields["warnings"] += ("the figures of a void experiment are not to be trusted",)
     elif problem is None:
@@ -107,7 +110,7 @@ def bench(
     experiment = Experiment(
         label=label,
         participant=settings.participant,
-        stubs=",".join(stubs),
+        stubs=",".join([*replaced.names, *stubs]),
         source=source if settings.store_source else "",
         **_status(outcome),
         **fields,
