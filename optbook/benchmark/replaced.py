@@ -1,0 +1,72 @@
+"""What is replaced in this process now, which every measurement has to mention."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Replaced(Protocol):
+    """A component that something else stands in for."""
+
+    @property
+    def name(self) -> str:
+        """The component's name."""
+
+    @property
+    def calls(self) -> int:
+        """How often the stand-in was called so far."""
+
+    @property
+    def misses(self) -> int:
+        """How often the real component was called all the same."""
+
+
+class _Now:
+    """The stand-ins of this process, the oldest first: code that is replaced is replaced for all of it."""
+
+    stubs: tuple[Replaced, ...] = ()
+
+
+def now() -> tuple[Replaced, ...]:
+    """What is replaced, the oldest first."""
+    return _Now.stubs
+
+
+def add(stub: Replaced) -> None:
+    """Tell that something is replaced."""
+    _Now.stubs = (*_Now.stubs, stub)
+
+
+def discard(stub: Replaced) -> None:
+    """Tell that it is no more."""
+    _Now.stubs = tuple(other for other in _Now.stubs if other is not stub)
+
+
+class Used:
+    """What is replaced while something is measured, and which stand-ins were called in that time."""
+
+    def __init__(self) -> None:
+        self._before = {id(stub): (stub.calls, stub.misses) for stub in now()}
+        self._stubs = now()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of what was replaced, each once."""
+        return list(dict.fromkeys(stub.name for stub in self._stubs))
+
+    def warnings(self, metrics: Mapping[str, float] | None, given: Sequence[str]) -> tuple[str, ...]:
+        """What to keep in mind: stubs that were never called, or missed; metrics that mean nothing."""
+        found = []
+        for stub in self._stubs:
+            calls, misses = self._before[id(stub)]
+            missed = stub.misses - misses
+            if stub.calls == calls:
+                found.append(f"the stub of {stub.name} was never called in this process: it changed nothing")
+            elif missed:
+                found.append(
+                    f"{missed} calls of {stub.name} were real: what was recorded did not match their arguments"
+                )
+        if metrics and (self._stubs or given):
+            found.append(f"computed with stubs, so not valid: {', '.join(metrics)}")
+        return tuple(found)
