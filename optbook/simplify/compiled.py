@@ -11,7 +11,8 @@ from typing import Any
 
 from optbook.simplify.trampoline import Choice
 
-GRAPH_BREAK = "code compiled by torch breaks its graph at the stub, and is compiled once more for it"
+GRAPH_BREAK = "code compiled by torch.compile breaks its graph at the stub, and is compiled once more for it"
+SCRIPTED = "code compiled by torch.jit holds its own copy of what it calls"
 _ROOM = str(Path(__file__).parent)
 _DISABLE, _MESSAGE = "_torchdynamo_disable", "_torchdynamo_disable_msg"
 
@@ -19,6 +20,17 @@ _DISABLE, _MESSAGE = "_torchdynamo_disable", "_torchdynamo_disable_msg"
 def is_loaded() -> bool:
     """Whether torch's compiler has been used, or is about to be."""
     return "torch._dynamo" in sys.modules
+
+
+def notes() -> tuple[str, ...]:
+    """What stubs do to compiled code, where there is any."""
+    found = [GRAPH_BREAK] if is_loaded() else []
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        unit, store = torch.jit._state._python_cu, torch.jit._recursive.concrete_type_store
+        if unit.get_functions() or store.type_store:
+            found.append(SCRIPTED)
+    return tuple(found)
 
 
 def untraced(codes: Iterable[CodeType]) -> None:
@@ -51,8 +63,9 @@ class Switch:
     that hides it: so objects get one, which is the method itself.
     """
 
-    def __init__(self, function: FunctionType, choice: Choice) -> None:
+    def __init__(self, function: FunctionType, choice: Choice, owners: Iterable[type]) -> None:
         self._function = function
+        self._owners = list(owners)
         self._choice = choice
         self._marked: list[dict[str, Any]] = []
         self._on = False
@@ -85,20 +98,24 @@ class Switch:
                 del own[name]
 
     def _holders(self, name: str) -> list[Any]:
+        """The objects whose method it is."""
         if self._choice.by == "instance":
             found = [self._choice.chosen]
+        elif self._owners:
+            found = gc.get_referrers(*_with_subclasses(self._owners))
         else:
-            known: dict[type, bool] = {}
             found = []
-            for thing in gc.get_objects():
-                kind = type(thing)
-                if kind not in known:
-                    known[kind] = any(vars(c).get(name) is self._function for c in kind.__mro__)
-                if known[kind]:
-                    found.append(thing)
         return [
             thing
             for thing in found
             if type(getattr(thing, "__dict__", None)) is dict
             and any(vars(kind).get(name) is self._function for kind in type(thing).__mro__)
         ]
+
+
+def _with_subclasses(kinds: Iterable[type]) -> list[type]:
+    found = list(kinds)
+    for kind in found:
+        children: list[type] = type.__subclasses__(kind)
+        found += [child for child in children if child not in found]
+    return found

@@ -15,6 +15,7 @@ from typing import Any
 
 from optbook.errors import OptionError
 from optbook.simplify.trampoline import Choice, can_choose, flavour_of
+from optbook.simplify.trees import is_tensor
 
 _IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE
 # What Python, the notebook and the kernel need themselves, and their helpers.
@@ -205,7 +206,7 @@ def _member(path: str, holder: Any, name: str) -> Component | None:
     if not isinstance(holder, type):
         if own or static is inspect.getattr_static(type(holder), name, None) is None:
             return None
-        chosen = Choice("instance", holder)
+        chosen = _chosen(holder)
     else:
         chosen = _ALL if own else Choice("class", holder)
     function, kind = _function_behind(static)
@@ -239,6 +240,11 @@ def _c_method(path: str, holder: Any, name: str, static: Any) -> Component:
     return Component(path, "C method", getattr(holder, name), place=(holder, name))
 
 
+def _chosen(holder: Any) -> Choice:
+    """The calls for one object; of a tensor those for all, since each step makes new ones."""
+    return _ALL if is_tensor(holder) else Choice("instance", holder)
+
+
 def _function_behind(static: Any) -> tuple[Any, str]:
     """The function that an entry of a class calls, and what the entry is."""
     if isinstance(static, FunctionType):
@@ -265,7 +271,7 @@ def _component(value: Any, name: str) -> Component:
         function, bound = value.__func__, value.__self__
         if isinstance(bound, type):
             return _of_function(function, name, "class method")
-        return _of_function(function, name, "method", Choice("instance", bound))
+        return _of_function(function, name, "method", _chosen(bound))
     if isinstance(value, ModuleType):
         raise OptionError(f"{name} is a module: name one of its functions, such as {name}.{_example(value)}")
     if isinstance(value, type):
@@ -338,6 +344,8 @@ def _allowed(component: Component) -> Component:
     Raises:
         OptionError: it is such a thing.
     """
+    if component.place is not None:
+        return component
     target = component.target
     root = _module_of(target).partition(".")[0]
     sample = _module_of(target).startswith("optbook.hotdog")

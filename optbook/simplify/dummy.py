@@ -66,11 +66,15 @@ def _made_up(tensor: Any) -> Any:
         )
     if tensor.layout is not torch.strided:
         return tensor.clone()
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if tensor.numel() == 0:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
-    memory = tensor.as_strided((extent,), (1,), tensor.storage_offset())
-    return _shuffled(memory).as_strided(tensor.shape, tensor.stride())
+    distinct = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+    made = torch.empty_strided(
+        distinct.shape, distinct.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    try:
+        made.copy_(_shuffled(distinct.reshape(-1)).reshape(distinct.shape))
+    except RuntimeError:  # windows that overlap can't be written to
+        return tensor.clone()
+    return made.as_strided(tensor.shape, tensor.stride())
 
 
 def _shuffled(flat: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from optbook.simplify import compiled, trampoline
 from optbook.simplify.components import Component
-from optbook.simplify.references import Pair, Swapped, swap
+from optbook.simplify.references import Pair, Swapped, classes_of, swap
 from optbook.simplify.trampoline import Flavour, flavour_of
 
 _MARK = "__optbook_real__"
@@ -83,8 +83,9 @@ class Layer:
 class Patch:
     """All stubs on one Python function: its code, and that of functions with the same code and variables."""
 
-    def __init__(self, function: FunctionType) -> None:
-        self._functions = [function, *_twins(function)]
+    def __init__(self, function: FunctionType, *, fresh: bool = False) -> None:
+        twins, self._owners = ([], []) if fresh else _holders(function)
+        self._functions = [function, *twins]
         self._code = function.__code__
         self._layers: list[Layer] = []
         self._switches: dict[int, compiled.Switch] = {}
@@ -127,7 +128,7 @@ class Patch:
             self._layers.append(layer)
             try:
                 self._rebuild()
-                switch = compiled.Switch(function, layer.component.choice)
+                switch = compiled.Switch(function, layer.component.choice, self._owners)
                 self._switches[id(layer)] = switch
                 switch.turn_on()
             except BaseException:
@@ -179,7 +180,7 @@ class Replacement(Patch):
         original = component.target
         name = str(getattr(original, "__name__", type(original).__name__))
         function = trampoline.forwarding(original, name)
-        super().__init__(function)
+        super().__init__(function, fresh=True)
         self._pair = Pair(original, _dressed(function, original))
         self._place = component.place
         self._before: Any = _NOTHING
@@ -275,18 +276,21 @@ def _class_in_place(function: FunctionType, original: type) -> type:
     return type.__new__(Kind, original.__name__, (), own)
 
 
-def _twins(function: FunctionType) -> list[FunctionType]:
-    """Copies of the function: the same code, globals, closure and defaults."""
-    return [
+def _holders(function: FunctionType) -> tuple[list[FunctionType], list[type]]:
+    """Copies of the function (the same code, globals, closure and defaults), and classes that have it."""
+    referrers = gc.get_referrers(function.__code__, function)
+    twins = [
         other
-        for other in gc.get_referrers(function.__code__)
+        for other in referrers
         if type(other) is FunctionType
         and other is not function
         and not hasattr(other, _MARK)
+        and other.__code__ is function.__code__
         and other.__globals__ is function.__globals__
         and _same(other.__closure__, function.__closure__)
         and _same(other.__defaults__, function.__defaults__)
     ]
+    return twins, list(classes_of([d for d in referrers if type(d) is dict]).values())
 
 
 def _same(ours: tuple[Any, ...] | None, theirs: tuple[Any, ...] | None) -> bool:

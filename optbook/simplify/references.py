@@ -14,6 +14,7 @@ import functools
 import gc
 import inspect
 import sys
+import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from types import (
 )
 from typing import Any
 
-_DEPTH = 3
+_DEPTH = 6
 _SUSPENDED = (GeneratorType, CoroutineType, AsyncGeneratorType)
 _OURS, _SAMPLE = "optbook.", "optbook.hotdog"
 _HERE = str(Path(__file__).parent)
@@ -70,7 +71,9 @@ def swap(*pairs: Pair, binding: bool = True) -> Swapped:
         if not level:
             break
         level = work.round(level)
-    work.note_frames()
+    if level:
+        work.declared.append(f"tuples that lie in each other more than {_DEPTH} deep")
+    work.note_unseen(pairs)
     return Swapped((*work.pairs.values(), *work.wrapped), tuple(dict.fromkeys(work.declared)))
 
 
@@ -90,7 +93,7 @@ class _Swap:
         referrers = gc.get_referrers(*[pair.old for pair in level])
         dictionaries = [holder for holder in referrers if isinstance(holder, dict)]
         ours = {id(referrers), id(dictionaries), id(self.pairs)}
-        classes = _classes(dictionaries)
+        classes = classes_of(dictionaries)
         for holder in referrers:
             if id(holder) in ours or id(holder) in self.pairs or _is_ours(str(type(holder).__module__)):
                 continue
@@ -100,8 +103,10 @@ class _Swap:
                 self._replace(holder)
         return self._level
 
-    def note_frames(self) -> None:
-        """Tell which functions that run hold one of the objects in a local variable."""
+    def note_unseen(self, pairs: Iterable[Pair]) -> None:
+        """Tell of weak references, and which functions that run hold an object in a local variable."""
+        if any(weakref.getweakrefcount(pair.old) for pair in pairs):
+            self.declared.append("weak references to it lead to the original")
         for frame in _frames():
             local = [name for name, value in frame.f_locals.items() if id(value) in self.pairs]
             if local:
@@ -235,7 +240,7 @@ class _Swap:
             self.declared.append(f"a local variable of {code.co_qualname}(), which has been started")
 
 
-def _classes(dictionaries: list[dict[Any, Any]]) -> dict[int, type]:
+def classes_of(dictionaries: list[dict[Any, Any]]) -> dict[int, type]:
     """Which of the dictionaries are those of classes, by id: these must be changed through the class."""
     suspects = [d for d in dictionaries if "__module__" in d and "__doc__" in d and "__spec__" not in d]
     if not suspects:

@@ -157,7 +157,7 @@ def stub(
     target: object,
     kind: str | Callable[..., Any] | kinds.Kind = "replay",
     *,
-    namespace: Mapping[str, Any] | None = None,
+    namespace: dict[str, Any] | None = None,
     **options: Any,
 ) -> Stub:
     """A stub that replaces a component while a ``with`` block runs.
@@ -167,7 +167,8 @@ def stub(
             dotted path: a function, ``object.method``, ``Class.method``, property, built-in, class, callable
             object, module of torch, or something to loop over.
         kind: "replay", "sleep", "spin", "dummy", "value", "skip" or "body"; or a function to call instead.
-        namespace: where a name is looked up first, in place of where the call is made.
+        namespace: where a name is looked up first, and where those in the source of a body live, in place of
+            where the call is made.
         options: of the kind: see `optbook.simplify.kinds`.
 
     Returns:
@@ -176,18 +177,20 @@ def stub(
     Raises:
         OptionError: the component, the kind or an option can't be used.
     """
-    return Stub(find(target, _namespace(namespace)), _kind(kind, options))
+    names = _namespace(namespace)
+    return Stub(find(target, names), _kind(kind, options, names))
 
 
 def install(
     target: object,
     kind: str | Callable[..., Any] | kinds.Kind = "replay",
     *,
-    namespace: Mapping[str, Any] | None = None,
+    namespace: dict[str, Any] | None = None,
     **options: Any,
 ) -> Stub:
     """Replace a component until it is removed; see `stub`."""
-    return Stub(find(target, _namespace(namespace)), _kind(kind, options)).install()
+    names = _namespace(namespace)
+    return Stub(find(target, names), _kind(kind, options, names)).install()
 
 
 def active() -> tuple[Stub, ...]:
@@ -235,7 +238,9 @@ def refuse_workload(component: Component, workload: object) -> None:
         raise OptionError(f"{component.name} is the workload itself: name something that it calls")
 
 
-def _kind(kind: str | Callable[..., Any] | kinds.Kind, options: Mapping[str, Any]) -> kinds.Kind:
+def _kind(
+    kind: str | Callable[..., Any] | kinds.Kind, options: Mapping[str, Any], names: dict[str, Any]
+) -> kinds.Kind:
     if isinstance(kind, kinds.Kind):
         if options:
             raise OptionError(
@@ -253,11 +258,12 @@ def _kind(kind: str | Callable[..., Any] | kinds.Kind, options: Mapping[str, Any
     made = KINDS[kind]
     if made is kinds.Body and "body" not in options:
         raise OptionError("a stub of kind 'body' needs body=…: give a function, or the source of one")
-    return made(**_checked(made, options))
+    checked = _checked(made, options)
+    return made(**checked, namespace=names) if made is kinds.Body else made(**checked)
 
 
 def _checked(made: type[kinds.Kind], options: Mapping[str, Any]) -> dict[str, Any]:
-    known = [option.name for option in fields(made)]  # type: ignore[arg-type]
+    known = [option.name for option in fields(made) if option.name != "namespace"]  # type: ignore[arg-type]
     for option in options:
         if option not in known:
             near = difflib.get_close_matches(option, known, 1)
@@ -266,7 +272,7 @@ def _checked(made: type[kinds.Kind], options: Mapping[str, Any]) -> dict[str, An
     return dict(options)
 
 
-def _namespace(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _namespace(given: dict[str, Any] | None) -> dict[str, Any]:
     """The names that the caller of our caller sees."""
     if given is not None:
         return given
