@@ -61,6 +61,7 @@ _TUNING = "PyTorch performance tuning guide, 'asynchronous data loading'; our th
 _ROOFLINE = "roofline model (Williams, Waterman & Patterson, CACM 52, 2009)"
 _TOP_DOWN = "as the top-down method splits a core's time (Yasin, ISPASS 2014); our threshold"
 _IDLE_HARDWARE = {"idle_share": (MOST, 1), "other_cores": (0, LITTLE), "child_cores": (0, LITTLE)}
+_WAITS_TOO = {"idle_share": (1 - MOST, 1)}
 _GPU_BUSY = {"gpu_resident": (MOST, 1)}
 _WAIT = "{wait_share} of each step goes by before the batch is there"
 
@@ -137,6 +138,7 @@ RULES = (
         "{arithmetic_share} of the time goes into operators that compute much on each byte",
         "chapter 04",
         _ROOFLINE + ": FLOPs per byte above the machine's peak FLOP/s ÷ bytes/s, or known by name",
+        _WAITS_TOO,
     ),
     Rule(
         "memory bandwidth",
@@ -144,6 +146,7 @@ RULES = (
         "{memory_share} of the time goes into operators that move bytes and compute little",
         "chapter 06",
         _ROOFLINE + ": FLOPs per byte below the machine's peak FLOP/s ÷ bytes/s, or known by name",
+        _WAITS_TOO,
     ),
     Rule(
         "Python overhead",
@@ -151,7 +154,7 @@ RULES = (
         "{python_share} of the time goes by in Python's interpreter or in very short calls",
         "chapter 04",
         _TOP_DOWN + "; a call of torch or NumPy costs some µs whatever it does, by our own measurement",
-        {**_GPU_BUSY, "system_share": (0.5, 1)},
+        {**_WAITS_TOO, **_GPU_BUSY, "system_share": (0.5, 1)},
     ),
 )
 
@@ -202,9 +205,11 @@ def _not_clear(evidence: Evidence) -> str:
     if not parts:
         return "this measurement is too short, or too little is known of it; measure more runs or steps"
     named = ", ".join(f"{write.percent(share)} {what}" for share, what in parts)
-    torch = (evidence.native_share or 0.0) >= MOST
-    also = ", with --flops on torch's operators," if torch else ""
-    return f"{named}; %%profile calls{also} looks inside (chapter 02)"
+    if evidence.looks is None:
+        return f"{named}; %%profile calls looks inside (chapter 02)"
+    if (evidence.native_share or 0.0) >= 1 - MOST:
+        return f"{named}; for torch's operators %%bench --flops tells more (chapter 01)"
+    return f"{named}; %%profile lines tells more (chapter 02)"
 
 
 def _parts(e: Evidence) -> Iterable[tuple[float, str]]:

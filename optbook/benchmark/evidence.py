@@ -114,12 +114,13 @@ class Usage:
     def read(self) -> Used:
         """What was used so far; only readings in the same thread can be compared."""
         process, thread = time.process_time(), time.thread_time()
-        if sys.platform == "win32" or sys.platform == "darwin":
+        file = self._file
+        if file is None or sys.platform == "win32":
             return Used(thread, process)
         import resource
 
         of_thread = resource.getrusage(resource.RUSAGE_THREAD)
-        ready = int(os.pread(self._file, 96, 0).split()[1]) / 1e9
+        ready = int(os.pread(file, 96, 0).split()[1]) / 1e9
         return Used(thread, process, of_thread.ru_stime, ready, DISK_BLOCK * of_thread.ru_inblock)
 
 
@@ -128,10 +129,10 @@ def traffic() -> float | None:
     import psutil
 
     try:
-        counted = psutil.net_io_counters()
+        counted = psutil.net_io_counters(pernic=True)
     except OSError:  # no access to the counters, as in some containers
         return None
-    return None if counted is None else float(counted.bytes_sent + counted.bytes_recv)
+    return float(sum(each.bytes_sent + each.bytes_recv for each in counted.values())) if counted else None
 
 
 def of_measurement(
