@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,22 +14,26 @@ from typing import Any, Literal, TextIO
 from optbook.errors import OptbookError
 
 CHUNK = 2**20
-Kind = Literal["operator", "runtime", "annotation", "kernel", "copy", "memset"]
+_BEGIN = re.compile(r'"traceEvents"\s*:\s*\[')
+Kind = Literal["whole", "operator", "runtime", "annotation", "kernel", "copy", "memset"]
 KINDS: dict[str, Kind] = {
+    "Trace": "whole",
     "cpu_op": "operator",
     "user_annotation": "annotation",
     "kernel": "kernel",
     "gpu_memcpy": "copy",
     "gpu_memset": "memset",
 }
-"""Kineto's categories that are read; those of a device's runtime and driver end in their name."""
+"""Kineto's categories that are read: the time traced, threads, devices. Those of a device's runtime and
+driver end in their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that took time.
 
-    ``start`` and ``seconds`` are in seconds, ``lane`` is the thread it ran in or the device's index.
+    ``start`` and ``seconds`` are in seconds, ``lane`` is the thread it ran in or the device's index. What
+    was not over when the trace ended has no true end: operators are left out, annotations kept.
     ``link`` ties what a device did to the operator that asked for it; ``size`` are the bytes of a copy.
     """
 
@@ -66,14 +71,13 @@ def read(path: Path) -> Iterator[Event]:
 def _entries(file: TextIO) -> Iterator[Any]:
     """The entries of the list "traceEvents", of which one chunk at a time is in memory."""
     text = ""
-    while '"traceEvents"' not in text:
+    while (begin := _BEGIN.search(text)) is None:
         more = file.read(CHUNK)
         if not more:
             raise ValueError("it has no list of traceEvents")
-        text = text[-20:] + more
-    text = text.partition('"traceEvents"')[2].partition("[")[2]
+        text = text[-40:] + more
     decoder = json.JSONDecoder(strict=False)
-    at = 0
+    at = begin.end()
     while True:
         while at < len(text) and text[at] in " \r\n\t,":
             at += 1
@@ -91,6 +95,8 @@ def _entries(file: TextIO) -> Iterator[Any]:
 
 
 def _event(entry: Any) -> Event | None:
+    if not isinstance(entry, dict):
+        raise TypeError(f"an event is {entry!r:.40}")
     category = str(entry.get("cat", ""))
     kind = KINDS.get(category)
     if kind is None and category.endswith(("_runtime", "_driver")):
@@ -98,8 +104,10 @@ def _event(entry: Any) -> Event | None:
     if kind is None or entry.get("ph") != "X":
         return None
     details = entry.get("args", {})
+    if kind == "operator" and details.get("finished") is False:
+        return None
     on_device = kind in ("kernel", "copy", "memset")
-    lane = int(details.get("device", entry["pid"]) if on_device else entry["tid"])
+    lane = 0 if kind == "whole" else int(details.get("device", entry["pid"]) if on_device else entry["tid"])
     link, size = details.get("External id"), details.get("bytes")
     return Event(
         kind,

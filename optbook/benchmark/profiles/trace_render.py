@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 from optbook import formatting as write
 from optbook.benchmark.profiles.page import (
@@ -166,9 +169,12 @@ def _gaps(p: TraceProfile) -> _Table:
 
 
 def _openings(p: TraceProfile) -> Iterable[tuple[str, str]]:
-    logdir = str(p.logdir)
     yield f"Perfetto: open {PERFETTO} (or chrome://tracing), “Open trace file”", str(p.file)
-    yield "TensorBoard: run in a cell", f'%load_ext tensorboard, then %tensorboard --logdir "{logdir}"'
+    magics = ["%load_ext tensorboard", f'%tensorboard --logdir "{p.logdir}"']
+    program = Path(sys.executable).with_name("tensorboard")
+    if shutil.which("tensorboard") is None and program.exists():
+        magics.insert(1, f"%env TENSORBOARD_BINARY={program}")
+    yield "TensorBoard: run in a cell, each on a line", "  ".join(magics)
 
 
 def _count(value: int) -> str:

@@ -92,7 +92,7 @@ class Summary:
 
 
 def summarise(events: Iterable[Event], thread: int) -> Summary:
-    """Add up the events inside the steps; all of them where no step is marked.
+    """Add up the events inside the steps; inside all the time traced where no step is marked.
 
     Args:
         events: of one trace, in any order.
@@ -100,7 +100,8 @@ def summarise(events: Iterable[Event], thread: int) -> Summary:
     """
     everything = sorted(events, key=lambda event: (event.start, -event.seconds))
     steps = [event for event in everything if event.kind == "annotation" and event.name.startswith(STEP)]
-    windows = _union(steps or everything, BETWEEN_STEPS)
+    whole = _union(event for event in everything if event.kind == "whole")
+    windows = _clipped(_union(steps, BETWEEN_STEPS), whole) if steps else whole
     starts = [start for start, _ in windows]
 
     def counts(event: Event) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import tempfile
@@ -10,19 +11,23 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
+
+import psutil
 
 from optbook.benchmark.profiles.trace_summary import STEP
 from optbook.benchmark.recorder import active
 from optbook.errors import OptbookError
 
-MOST_EVENTS = 300_000
-"""Some 600 MB of memory while PyTorch works on them, and 75 MB of JSON before it is compressed."""
-LOOK_SECONDS = 1.0
-"""When a trace is long, how many events there are is looked at after so long. On a fast core that is some
-300 000 events at most, since the profiler itself takes about 3 µs for each."""
+SURE_SECONDS = 2.0
+"""A trace of so long is never too large: at most some 600 000 events from one thread, since the profiler
+takes about 3 µs for each, and 1.2 GB while PyTorch works on them."""
+MOST_GROWTH = 60e6
+"""By so many bytes may the process grow while a longer trace is on: what some 300 000 further events take,
+of which PyTorch makes ten times as much when the trace ends."""
 LONGEST_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 def refuse_others() -> None:
@@ -45,39 +50,29 @@ def _others() -> bool:
     )
 
 
-@dataclass
-class _Part:
-    """One stretch of tracing."""
-
-    profiler: Any
-    began: float
-    seconds: float = 0.0
-
-
 class Tracer:
-    """torch.profiler over all threads, from `start` to `stop`, with spans, steps and runs as annotations.
+    """torch.profiler from `start` to `stop`, with spans, steps and runs as annotations.
 
-    Nobody can tell how many events a running trace has. So a trace that is still on after ``look`` seconds is
-    ended, its events are counted, and another begun that ends before it has ``most`` events. The longer of
-    the two is `profiler`, and `notes` say what is missing.
+    It sees the thread that starts it and those of its backward passes. How many events a running trace has
+    can't be asked. So one that is still on after ``sure`` seconds is ended in the thread that it traces when
+    the process has grown by ``most`` bytes, or after ``longest`` seconds; `notes` then say so.
     """
 
     def __init__(
         self,
         tracked: bool,
-        most: int = MOST_EVENTS,
-        look: float = LOOK_SECONDS,
+        sure: float = SURE_SECONDS,
+        most: float = MOST_GROWTH,
         longest: float = LONGEST_SECONDS,
     ) -> None:
         self.notes: list[str] = []
+        self.profiler: Any = None
         self.thread = 0
         self._tracked = tracked
-        self._most, self._look, self._longest = most, look, longest
-        self._parts: list[_Part] = []
-        self._on = False
-        self._stolen = False
+        self._sure, self._most, self._longest = sure, most, longest
+        self._on = self._due = False
         self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._limit, name="optbook-trace", daemon=True)
+        self._undo = contextlib.ExitStack()
         self._runs = 0
         self._run: AbstractContextManager[object] | None = None
 
@@ -87,101 +82,92 @@ class Tracer:
         Raises:
             OptbookError: another torch profiler is on.
         """
+        from torch.profiler import profile
+
         refuse_others()
         self.thread = threading.get_native_id()
-        self._begin()
-        self._watch.start()
+        self.profiler = profile()
+        with _without_marks():
+            self.profiler.start()
+        self._on, self._began = True, time.perf_counter()
+        self._undo.enter_context(_no_others())
+        threading.Thread(target=self._watch, name="optbook-trace", daemon=True).start()
 
     def stop(self) -> None:
         """End the trace, if it hasn't ended by itself."""
         self._ended.set()
-        if self._watch.is_alive():
-            self._watch.join()
-        if self._on:
-            self._end()
+        self._end()
+        self._undo.close()
 
     def running(self, on: bool) -> None:
         """Have spans and steps annotated; where none are tracked, the run is the step."""
         recorder = active()
         if recorder is not None:
-            recorder.annotate = _annotation if on else None
+            recorder.annotate = self._annotation if on else None
         if self._tracked:
             return
         if on:
-            self._run = _annotation("", self._runs)
+            self._run = self._annotation("", self._runs)
             self._runs += 1
             self._run.__enter__()
         elif self._run is not None:
             self._run.__exit__(None, None, None)
             self._run = None
 
-    @property
-    def profiler(self) -> Any:
-        """The torch.profiler.profile with the longer part of the trace.
+    def _annotation(self, name: str, step: int | None) -> AbstractContextManager[object]:
+        from torch.profiler import record_function
 
-        Raises:
-            OptbookError: the workload uses torch's profiler itself, which ended this one.
-        """
-        if self._stolen or not self._parts:
-            raise OptbookError(
-                "the workload uses torch's profiler itself, and only one can be on: take it out, then trace "
-                "again"
-            )
-        return max(self._parts, key=lambda part: part.seconds).profiler
+        self._end_if_due()
+        return record_function(name if step is None else f"{STEP}{step}")
 
-    def _begin(self) -> None:
-        from torch._C._profiler import _ExperimentalConfig
-        from torch.profiler import profile
-
-        profiler = profile(experimental_config=_ExperimentalConfig(profile_all_threads=True))
-        with _without_marks():
-            profiler.start()
-        self._parts.append(_Part(profiler, time.perf_counter()))
-        self._on = True
-
-    def _end(self) -> _Part:
-        part = self._parts[-1]
-        self._stolen = self._stolen or not _others()
-        part.seconds = time.perf_counter() - part.began
-        self._on = False
-        with _without_marks():
-            part.profiler.stop()
-        return part
-
-    def _limit(self) -> None:
-        """In a thread of its own: end the trace in time."""
-        if self._ended.wait(self._look):
+    def _watch(self) -> None:
+        """In a thread of its own: find when to end the trace, and have it ended in the thread it traces."""
+        if self._ended.wait(self._sure):
             return
-        first = self._end()
-        if self._stolen:
-            return
-        count = len(first.profiler.profiler.kineto_results.events())
-        further = min(self._longest, self._most * first.seconds / max(1, count))
-        if further <= first.seconds:
-            self.notes.append(
-                f"the trace holds the first {first.seconds:.1f} s, which were {count} events: more would "
-                "need too much memory"
-            )
-            return
-        self._begin()
-        second = self._parts[-1]
-        late = second.began - first.began
-        if not self._ended.wait(further):
+        process = psutil.Process()
+        least = process.memory_info().rss
+        until = self._began + self._longest
+        while time.perf_counter() < until and not self._ended.wait(LOOK_SECONDS):
+            now = process.memory_info().rss
+            least = min(least, now)
+            if now - least > self._most:
+                break
+        self._due = True
+        if not self._ended.is_set() and threading.main_thread().native_id == self.thread:
+            # Between two of its bytecodes, where no operator is at work; in other threads at the next span.
+            self._call = _CALL(lambda _: self._end_if_due())
+            ctypes.pythonapi.Py_AddPendingCall(self._call, None)
+
+    def _end_if_due(self) -> int:
+        if self._due and self._on and threading.get_native_id() == self.thread:
+            lasted = time.perf_counter() - self._began
             self._end()
-            self.notes.append(
-                f"the trace holds {second.seconds:.1f} s, from {late:.1f} s on: more would need too much "
-                "memory"
-            )
-        elif time.perf_counter() - second.began > first.seconds:
-            self.notes.append(f"the trace begins after {late:.1f} s, in which its events were counted")
-        else:
-            self.notes.append(f"the trace holds the first {first.seconds:.1f} s, after which it was ended")
+            self.notes.append(f"the trace ends after {lasted:.1f} s: more would need too much memory")
+        return 0
+
+    def _end(self) -> None:
+        if self._on:
+            self._on = False
+            with _without_marks():
+                self.profiler.stop()
 
 
-def _annotation(name: str, step: int | None) -> AbstractContextManager[object]:
-    from torch.profiler import record_function
+@contextlib.contextmanager
+def _no_others() -> Iterator[None]:
+    """Let no further torch profiler start: it would end this one, and stopping that crashes PyTorch."""
+    from torch.autograd.profiler import profile
 
-    return record_function(name if step is None else f"{STEP}{step}")
+    def refused(self: object) -> None:
+        raise OptbookError(
+            "the workload starts a torch profiler of its own, and only one can be on: take it out to trace it"
+        )
+
+    before = profile._prepare_trace
+    setattr(profile, "_prepare_trace", refused)  # noqa: B010 (mypy lets no method be assigned)
+    try:
+        yield
+    finally:
+        setattr(profile, "_prepare_trace", before)  # noqa: B010
 
 
 @contextlib.contextmanager
