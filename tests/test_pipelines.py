@@ -6,30 +6,42 @@ import dataclasses
 import functools
 import math
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from tests.benchmarks import bottlenecks, pipelines
+from optbook.benchmark.statistics import Estimate
+from tests.benchmarks import bench_what_if, bottlenecks, pipelines
 from tests.benchmarks.bottlenecks import BOTTLENECKS, STAGES, Bottleneck, Shape
 from tests.benchmarks.pipelines import KINDS, FreeBlock, Learner, Pipeline, Samples, Training
 
+STEPS = 3
 TURN_SECONDS = {"python": 1e-5, "numpy": 1e-4, "torch": 1e-4, "waiting": 1e-5, "training": 0.1, "block": 2e-3}
 
 
+def make_small(patched: pytest.MonkeyPatch) -> None:
+    """Few steps, and turns as if they took long."""
+    patched.setattr(pipelines, "seconds_a_turn", TURN_SECONDS.__getitem__)
+    patched.setattr(pipelines, "STEPS", STEPS)
+    patched.setattr(bottlenecks, "STEPS", STEPS)
+
+
 @pytest.fixture(autouse=True)
-def few_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns as if they took long, so that the pipelines are quick here."""
-    monkeypatch.setattr(pipelines, "seconds_a_turn", TURN_SECONDS.__getitem__)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    make_small(monkeypatch)
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def every() -> list[Pipeline]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipelines, "seconds_a_turn", TURN_SECONDS.__getitem__)
+        make_small(patched)
         return [*pipelines.grid(), *pipelines.hard()]
 
 
@@ -157,9 +169,7 @@ def test_every_stage_runs_in_every_step(case: Bottleneck, monkeypatch: pytest.Mo
         stage = name.rpartition(".")[2]
         monkeypatch.setattr(bottlenecks, stage, counting(name, getattr(bottlenecks, stage)))
     case.workload()
-    assert {name: value.value for name, value in counted.items()} == dict.fromkeys(
-        case.components, pipelines.STEPS
-    )
+    assert {name: value.value for name, value in counted.items()} == dict.fromkeys(case.components, STEPS)
 
 
 def test_names_are_those_of_functions() -> None:
@@ -169,3 +179,49 @@ def test_names_are_those_of_functions() -> None:
         for name in case.components:
             assert callable(getattr(bottlenecks, name.rpartition(".")[2]))
     assert {type(case.shape) for case in BOTTLENECKS} == {Shape}
+
+
+@pytest.mark.parametrize(
+    "name", ["serial, numpy", "1 worker, python", "asyncio, waiting", "module under autograd"]
+)
+def test_answers_are_held_against_truth_and_peers(name: str) -> None:
+    def said(pipeline: Pipeline) -> pd.DataFrame:
+        return pd.DataFrame({"speedup": pipeline.speedups}).assign(predicted_ratio=1.5, low=1.2, high=1.8)
+
+    chosen = next(pipeline for pipeline in every() if pipeline.name == name)
+    answers = bench_what_if.answers(chosen, said, pairs=2)
+    assert [answer.speedup for answer in answers] == list(chosen.speedups)
+    for answer in answers:
+        assert answer.truth.value > 0
+        assert answer.wide
+        assert answer.error() == pytest.approx(abs(1.5 / answer.truth.value - 1))
+        assert all(value > 0 for value in answer.peers.values())
+
+
+def answer(predicted: float, low: float, high: float) -> bench_what_if.Answer:
+    truth = Estimate(2.0, 1.9, 2.1)
+    return bench_what_if.Answer("a", 2.0, truth, predicted, low, high, {"sleep": 3.0})
+
+
+def test_errors_become_rows() -> None:
+    right, ranged, wrong = answer(2.0, 1.95, 2.05), answer(2.6, 1.9, 2.8), answer(2.6, 2.5, 2.7)
+    assert (right.error(), right.inside, right.below_noise, right.wide) == (0, True, True, False)
+    assert ranged.error() == pytest.approx(0.3)
+    assert ranged.inside
+    assert ranged.wide
+    rows = {row.what.partition(",")[0]: row for row in bench_what_if.what_ifs([right, ranged])}
+    assert rows["what-if: worst error outside its range"].holds
+    assert rows["what-if: worst error outside its range"].peers == {"sleep": "50.0 %"}
+    assert not rows["what-if: 90 % quantile of the error"].holds
+    assert not rows["what-if: ranges wider than 12 %"].holds
+    worst = {row.what: row for row in bench_what_if.what_ifs([right, wrong])}[
+        "what-if: worst error outside its range"
+    ]
+    assert (worst.measured, worst.holds) == ("30.0 %", False)
+
+
+def test_no_answer_is_an_infinite_error() -> None:
+    missing = bench_what_if.unanswered(pipelines.autograd())
+    assert [answer.error() for answer in missing] == [math.inf, math.inf]
+    assert not any(answer.inside or answer.below_noise for answer in missing)
+    assert not any(row.holds for row in bench_what_if.what_ifs(missing)[:4])

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,7 @@ from optbook.benchmark import statistics as intervals
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.interleave import Interleaved, Side
 from optbook.settings import settings
+from tests import zoo
 from tests.benchmarks import pipelines
 from tests.benchmarks.bottlenecks import BOTTLENECKS, Bottleneck
 from tests.benchmarks.pipelines import Pipeline
@@ -41,6 +43,7 @@ from tests.benchmarks.run import Row
 SCALE = float(os.environ.get("OPTBOOK_BENCH_SCALE", "1"))
 ONLY = os.environ.get("OPTBOOK_BENCH_ONLY", "")
 PAIRS = 6
+BUDGET_SECONDS = 8.0
 WIDE = 0.12
 MODULES = 2_000
 LOOPS, CALLS = 50, 1_000
@@ -92,7 +95,14 @@ class Answer:
 def asked(pipeline: Pipeline) -> pd.DataFrame:
     """What optbook says."""
     finite = [speedup for speedup in pipeline.speedups if math.isfinite(speedup)]
-    frame: pd.DataFrame = optbook.ceiling(pipeline.workload, [pipeline.component], speedup=finite).to_frame()
+    found = optbook.ceiling(
+        pipeline.workload,
+        [pipeline.component],
+        speedup=finite,
+        steps=pipelines.STEPS,
+        budget=BUDGET_SECONDS,
+    )
+    frame: pd.DataFrame = found.to_frame()
     return frame
 
 
@@ -262,7 +272,9 @@ def percent(share: float) -> str:
 
 def limits_next(case: Bottleneck) -> bool:
     """Whether a ceiling names the next bottleneck."""
-    frame = optbook.ceiling(case.workload, list(case.components)).to_frame()
+    frame = optbook.ceiling(
+        case.workload, list(case.components), steps=pipelines.STEPS, budget=BUDGET_SECONDS
+    ).to_frame()
     said = str(frame[frame["component"] == case.component]["next"].iloc[0])
     right = said == case.next
     tell(f"{case.name:60} {said.rpartition('.')[2] or 'nothing'} limits next{'' if right else '  WRONG'}")
@@ -344,6 +356,30 @@ def installed(what: str, target: Callable[..., Any]) -> Row:
     return Row(what, f"{1e3 * took:.1f} ms", "≤ 50 ms", took <= 0.05)
 
 
+def outcome(make: Callable[[], zoo.Held]) -> str:
+    held = make()
+    before = held.call()
+    with held.stub() as stub:
+        replaced = bool(held.call() == zoo.STUB)
+        declared = bool(held.declared) and any(held.declared in text for text in stub.declared)
+    if not bool(held.call() == before):
+        return "not restored"
+    return "replaced" if replaced else "declared" if declared else "missed"
+
+
+def ways_to_hold() -> Row:
+    """Of each way to hold a function, what became of it."""
+    outcomes = {name: safely(partial(outcome, make), name) for name, make in zoo.WAYS.items()}
+    count = Counter(outcomes.values())
+    good = count["replaced"] + count["declared"]
+    for name, became in outcomes.items():
+        if became not in ("replaced", "declared"):
+            tell(f"{name}: {became}")
+    measured = f"{count['replaced']} replaced, {count['declared']} declared, {len(outcomes) - good} not"
+    holds = good == len(outcomes) >= 40
+    return Row("ways to hold a function: replaced and restored, or declared", measured, "all of ≥ 40", holds)
+
+
 def safely(work: Callable[[], Any], name: str) -> Any:
     """What ``work`` returns; None where it fails, which is told, and the other cases go on."""
     try:
@@ -387,7 +423,7 @@ def measure() -> list[Row]:
         tempfile.TemporaryDirectory() as folder,
         mock.patch.dict(os.environ, {"OPTBOOK_LOG": os.path.join(folder, "experiments.sqlite")}),
     ):
-        rows = [*cost_of_calls(), *installing()]
+        rows = [*cost_of_calls(), *installing(), ways_to_hold()]
         for row in rows:
             tell(row)
         found = all_answers(chosen([*pipelines.grid(), *pipelines.hard()]))

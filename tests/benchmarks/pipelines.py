@@ -7,6 +7,7 @@ in turns of loops, chosen once from how long a turn takes here, so that "twice a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import queue
@@ -32,7 +33,7 @@ KINDS: tuple[Kind, ...] = ("python", "numpy", "torch", "waiting")
 SPEEDUPS = (1.5, 2.0, 4.0, math.inf)
 DIVISIBLE = 12
 """A component's turns are multiples of this, so that all speed-ups leave whole ones."""
-BATCH, STEPS, WIDTH = 4, 30, 64
+BATCH, STEPS, WIDTH = 4, 24, 64
 BLOCK_ROWS, BLOCK_WIDTH = 32, 512
 VECTOR = np.linspace(0.0, 1.0, 8192)
 MATRIX = torch.full((128, 128), 1 / 128)
@@ -190,19 +191,26 @@ class Samples(Dataset[torch.Tensor]):
 
 
 def prefetched(source: Iterable[Any], depth: int) -> Iterator[Any]:
-    """The items of ``source``, fetched by a thread into a queue of this depth."""
+    """The items of ``source``, fetched by a thread into a queue of this depth; it ends with the loop."""
     waiting: queue.Queue[Any] = queue.Queue(depth)
-    end = object()
+    end, left = object(), threading.Event()
 
     def fetch() -> None:
         for item in source:
+            if left.is_set():
+                return
             waiting.put(item)
         waiting.put(end)
 
     thread = threading.Thread(target=fetch, name="prefetch", daemon=True)
     thread.start()
-    yield from iter(waiting.get, end)
-    thread.join()
+    try:
+        yield from iter(waiting.get, end)
+    finally:
+        left.set()
+        while thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                waiting.get(timeout=0.001)
 
 
 def serial(samples: Samples, learner: Learner) -> None:
@@ -336,20 +344,21 @@ def pipeline(
     kind: Kind,
     milliseconds: Sequence[float],
     batch: int = BATCH,
-    steps: int = STEPS,
+    steps: int | None = None,
     training: float = 4.0,
 ) -> Pipeline:
-    """``milliseconds`` are a call's, in turn; ``training`` those of a step."""
+    """``milliseconds`` are a call's, in turn; ``training`` those of a step; `STEPS` steps if None."""
+    samples_a_run = batch * (steps or STEPS)
 
     def truth(speedup: float) -> Run:
         samples = Samples(
-            items(kind, milliseconds, batch * steps, speedup), kind, turns_for("python", 0.25), batch
+            items(kind, milliseconds, samples_a_run, speedup), kind, turns_for("python", 0.25), batch
         )
         return functools.partial(run, samples, Learner(turns_for("training", training)))
 
     awaited = run is gathered or (run is asynchronous and kind == "waiting")
     component = f"{__name__}.{'heavy_async' if awaited else 'heavy'}"
-    return Pipeline(name, component, truth, batch * steps)
+    return Pipeline(name, component, truth, samples_a_run)
 
 
 def grid() -> list[Pipeline]:
