@@ -16,7 +16,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import FrameType
+from types import CellType
 from typing import Any
 
 from optbook.benchmark.meters import memory
@@ -28,6 +28,7 @@ LEAST_BYTES = 128
 """Growth of less than this a run or step is not listed, unless tensors with a graph are part of it."""
 MOST_LEAKS, MOST_TYPES = 10, 3
 CONTAINERS = frozenset({list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict})
+_HOLDERS = frozenset({dict, CellType, references.CACHES})
 _HEAP_TYPE, _GC_BYTES = 1 << 9, 16
 
 
@@ -50,7 +51,7 @@ class Leak:
 
 @dataclass(frozen=True)
 class Growth:
-    """What grew, for one run or step (``per``): in all ``resident`` and ``traced`` bytes, and by ``leaks``.
+    """What grew, for one run or step (``per``): in all ``resident`` bytes, and by ``leaks``.
 
     ``held`` are the largest tensors at the end, ``totals`` the bytes of all tensors on each device.
     """
@@ -58,7 +59,6 @@ class Growth:
     leaks: tuple[Leak, ...]
     left: cycles.Cycles | None
     resident: float
-    traced: float
     per: str
     held: tuple[tensors.HeldTensor, ...]
     totals: dict[str, int]
@@ -96,10 +96,10 @@ class Census:
         self._births: dict[int, int] = {}
         self._longer: dict[int, int] = {}
         self._first: dict[int, int] = {}
+        self._grew: list[Any] = []
         self._totals: list[tuple[float, float, float]] = []
         self._left: cycles.Cycles | None = None
         self._mine = False
-        self._traced = 0.0
         self._lines: dict[int, tuple[str, int]] = {}
 
     def trace(self) -> None:
@@ -110,7 +110,6 @@ class Census:
         self._mine = not tracemalloc.is_tracing()
         if self._mine:
             tracemalloc.start(FRAMES)
-        self._traced = float(tracemalloc.get_traced_memory()[0])
 
     def _stop_tracing(self) -> None:
         if self._mine:
@@ -127,39 +126,38 @@ class Census:
     def take(self, *, last: bool = False) -> None:
         """Count, at the start and at the end of each interval."""
         if last:
-            self._note_lines()
             self._left = cycles.left(lambda things: bytes_of(things, self._storages), self.every)
         gc.collect()
-        number = len(self._totals)
-        births = self._births
+        fresh, number = gc.get_objects(), len(self._totals)
         if number:
-            self._births = {i: births.get(i, number) for i in map(id, gc.get_objects())}
+            self._births |= {id(thing): number for thing in fresh}
             gc.unfreeze()
-        things = gc.get_objects()
+        things, births, longer = gc.get_objects(), self._births, self._longer
+        self._births = {i: births[i] for i in map(id, things) if i in births}
         nodes, kept = tensors.graph(tensors.among(things), self._storages)
         self._totals.append((memory.resident() or 0.0, float(nodes), float(kept)))
+        lengths = ((id(thing), len(thing)) for thing in _containers(things))
         if not number:
-            self._first = {id(thing): len(thing) for thing in things if type(thing) in CONTAINERS}
-            self._longer = dict(self._first)
+            self._first = self._longer = dict(lengths)
         else:
-            longer = self._longer
-            lengths = ((id(t), len(t)) for t in things if type(t) in CONTAINERS and id(t) in longer)
-            self._longer = {i: n for i, n in lengths if n > longer[i]}
-        del things
-        if not last:
+            self._longer = {i: n for i, n in lengths if n > longer.get(i, n)}
+        if last:
+            self._grew = [thing for thing in _containers(things) if id(thing) in self._longer]
+            self._note_lines(fresh)
+        else:
+            del things, fresh
             gc.freeze()
 
-    def _note_lines(self) -> None:
+    def _note_lines(self, things: list[Any]) -> None:
         """Note where what came in this interval was allocated, and stop tracing."""
-        things = gc.get_objects()
-        gc.unfreeze()
-        ends = [end for t in gc.get_objects() if id(t) in self._longer and (end := _entries(t)[-1:])]
-        gc.freeze()
-        for thing in itertools.chain(things, *ends):
-            place = calling_line(tracemalloc.get_object_traceback(thing))
-            if place is not None:
-                self._lines[id(thing)] = place
-        self._traced = tracemalloc.get_traced_memory()[0] - self._traced
+        ends = [_entries(container)[-1:] for container in self._grew]
+        for thing in [*things, *itertools.chain(*ends)]:
+            # Before Python 3.12 an instance is not found itself, but its attributes are.
+            for part in (thing, *(gc.get_referents(thing) if type(thing).__flags__ & _HEAP_TYPE else ())):
+                place = calling_line(tracemalloc.get_object_traceback(part))
+                if place is not None:
+                    self._lines[id(thing)] = place
+                    break
         self._stop_tracing()
 
     @property
@@ -180,15 +178,15 @@ class Census:
         if steady and not any(".grad_fn" in leak.chain for leak in leaks):
             leaks += self._graph(holders, nodes, kept)
         leaks.sort(key=lambda leak: (leak.bound is not None, -leak.size))
-        traced = self._traced / self.every
-        return Growth(tuple(leaks[:MOST_LEAKS]), self._left, resident, traced, self._per, held, totals)
+        return Growth(tuple(leaks[:MOST_LEAKS]), self._left, resident, self._per, held, totals)
 
     def _grown(self, holders: References) -> Iterable[Leak]:
         groups: dict[tuple[int, int], _Group] = {}
-        for thing in gc.get_objects():
-            if id(thing) in self._longer and thing in holders:
+        for thing in self._grew:
+            if thing in holders:
                 holder = _owner(thing, holders)
                 groups.setdefault((id(holder), 0), _Group(holder)).longer = thing
+        for thing in gc.get_objects():
             birth = self._births.get(id(thing))
             if birth is None or thing not in holders:
                 continue
@@ -221,7 +219,8 @@ class Census:
         size = bytes_of([*group.things, *loose], self._storages) / turns
         if size < LEAST_BYTES and not any(tensors.has_graph(thing) for thing in group.things):
             return
-        kinds = Counter(map(kind, [*(group.children.values() if entries else group.things), *loose]))
+        named = [*(group.children.values() if entries else group.things), *loose]
+        kinds = Counter(kind(thing) for thing in named if not kind(thing).startswith("_lru"))
         latest = [
             c for i, c in group.children.items() if self._births.get(i, self.intervals) == self.intervals
         ]
@@ -261,6 +260,21 @@ class Census:
             ) and size >= LEAST_BYTES:
                 chain = f"code in C, which Python's collector can't look into -> {name}"
                 yield Leak(chain, name, len(tops) / turns, size, self._lines.get(id(tops[-1])))
+
+
+def _containers(things: list[Any]) -> Iterable[Any]:
+    """The containers among things, and the dicts that they hold and the collector does not look at.
+
+    It leaves out dicts in which nothing can refer to anything, such as those of arrays.
+    """
+    looked_into = {kind for kind in set(map(type, things)) if kind in _HOLDERS or kind.__flags__ & _HEAP_TYPE}
+    for thing in things:
+        if type(thing) in CONTAINERS:
+            yield thing
+        if type(thing) in looked_into:
+            for held in thing.values() if type(thing) is dict else gc.get_referents(thing):
+                if type(held) is dict and not gc.is_tracked(held):
+                    yield held
 
 
 def _owner(holder: Any, holders: References) -> Any:

@@ -7,6 +7,7 @@ the code is any, the difference is that within the line, and the peak is the hig
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -151,12 +152,19 @@ def calling_line(frames: tracemalloc.Traceback | None) -> tuple[str, int] | None
     innermost = None
     for frame in reversed(frames or ()):
         file = frame.filename
-        if innermost is None and (file in _INSTRUMENTS or is_measuring(file)):
+        whose = _whose(file)
+        if innermost is None and whose is None:
             return None
         innermost = innermost or (file, frame.lineno)
-        if is_yours(file):
+        if whose:
             return file, frame.lineno
     return innermost
+
+
+@functools.lru_cache(maxsize=4096)
+def _whose(file: str) -> bool | None:
+    """Whether a file is yours; None for the instrument's."""
+    return None if file in _INSTRUMENTS or is_measuring(file) else is_yours(file)
 
 
 @dataclass
