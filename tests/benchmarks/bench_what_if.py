@@ -121,23 +121,31 @@ def answers(pipeline: Pipeline, ask: Ask = asked, pairs: int = PAIRS) -> list[An
         truths.sample(index)
     rounds(truths, pairs // 2)
     said = ask(pipeline)
+    for problem in filter(None, said.get("error", [])):
+        tell(f"{pipeline.name}: {problem}")
     rounds(truths, pairs - pairs // 2)
     rounds(stubbed, pairs // 2)
     found = []
     for i, speedup in enumerate(pipeline.speedups, start=1):
-        row = said[np.isclose(said["speedup"], speedup)].iloc[0]
         found.append(
             Answer(
                 pipeline.name,
                 speedup,
                 ratio(truths, i),
-                float(row["predicted_ratio"]),
-                float(row["low"]),
-                float(row["high"]),
+                *at(said, speedup),
                 {"sleep": ratio(stubbed, i).value, "Amdahl": 1 / (1 - share + share / speedup)},
             )
         )
     return found
+
+
+def at(said: pd.DataFrame, speedup: float) -> tuple[float, float, float]:
+    """What was said of a speed-up, and its range; NaN where nothing was."""
+    rows = said[np.isclose(said["speedup"], speedup)]
+    if rows.empty:
+        return math.nan, math.nan, math.nan
+    ratio, low, high = rows[["predicted_ratio", "low", "high"]].iloc[0]
+    return float(ratio), float(low), float(high)
 
 
 def interleaved(sides: Sequence[Side]) -> Interleaved:
