@@ -11,8 +11,11 @@ import pytest
 import torch
 
 import optbook
+from optbook.benchmark import flops
 from optbook.benchmark.diagnosis import ANY, MOST, RULES, Kind, Rule, diagnose
 from optbook.benchmark.evidence import Evidence, Usage, Used, of_measurement, stored
+from optbook.benchmark.flop_counter import Tally, Work
+from optbook.benchmark.machine import peaks
 from optbook.benchmark.profiles.looks import of_samples
 from optbook.benchmark.profiles.page import sentence
 from optbook.benchmark.profiles.sampler import Answer, Key, Samples, Stacks
@@ -132,6 +135,27 @@ def test_usage_counts_this_threads_work_and_closes_its_file() -> None:
     assert 0 < used.thread <= used.process * 1.01
     usage.close()
     assert usage.read().ready == 0.0
+
+
+def test_operators_are_arithmetic_or_bandwidth_by_the_side_of_the_ridge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peak = peaks.Peak(rate=100e9, kernel="k", kernels=1, cores=1.0)
+    slow = peaks.Peak(rate=10e9, kernel="k", kernels=1, cores=1.0)
+    machine = peaks.Peaks(
+        {"cpu": {"float32": peak}}, {"cpu": slow}, None, None, "m", 1, "", "2026-12-01", seconds=1.0
+    )
+    monkeypatch.setattr(peaks, "known", lambda: machine)
+    monkeypatch.setattr(peaks, "peaks", lambda refresh=False: machine)
+    tally = Tally()
+    tally.flops["float32", "cpu"] = 1000
+    tally.work["mm"] = Work(calls=10, seconds=0.7, flops=1000, bytes=100)  # just on the ridge
+    tally.work["relu"] = Work(calls=10, seconds=0.2, flops=999, bytes=100)
+    tally.work["add"] = Work(calls=10_000, seconds=0.1, bytes=100)  # too short to tell
+    fields = flops.fields(flops.Pass((500, 500), tally, ()), rate=2.0)
+    assert fields["evidence"] == pytest.approx({"arithmetic_share": 0.7, "memory_share": 0.2})
+    monkeypatch.setattr(peaks, "known", lambda: None)
+    assert flops.fields(flops.Pass((500, 500), tally, ()), rate=2.0)["evidence"] == {}
 
 
 def seen(*looks: tuple[bool, float, float | None], seconds: float = 1e-3) -> Samples:

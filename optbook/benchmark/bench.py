@@ -148,6 +148,7 @@ def _diagnosed(outcome: Outcome, fields: Mapping[str, Any]) -> dict[str, Any]:
     evidence = of_measurement(
         outcome.used, outcome.cpu_window, outcome.cpu_seconds, outcome.network_rate, fields
     )
+    evidence = evidence.with_(**fields.get("evidence", {}))
     found = diagnose(evidence)
     return {"diagnosis": found.kind, "diagnosis_note": found.note, "evidence": evidence.known()}
 

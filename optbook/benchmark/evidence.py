@@ -100,27 +100,29 @@ class Used:
 
 
 class Usage:
-    """Reads what the thread that made it has used so far, in some microseconds; nothing is polled."""
+    """Reads what the thread that reads first has used so far, in some microseconds; nothing is polled."""
 
     def __init__(self) -> None:
-        self._file = os.open(SCHEDULER, os.O_RDONLY) if os.path.exists(SCHEDULER) else None
+        self._file: int | None = None
+        self._there = os.path.exists(SCHEDULER)
 
     def close(self) -> None:
-        """Reads no more."""
+        """Reads what the scheduler knows no more."""
         if self._file is not None:
             os.close(self._file)
-            self._file = None
+        self._file, self._there = None, False
 
     def read(self) -> Used:
         """What was used so far; only readings in the same thread can be compared."""
         process, thread = time.process_time(), time.thread_time()
-        file = self._file
-        if file is None or sys.platform == "win32":
+        if not self._there or sys.platform == "win32":
             return Used(thread, process)
+        if self._file is None:
+            self._file = os.open(SCHEDULER, os.O_RDONLY)
         import resource
 
         of_thread = resource.getrusage(resource.RUSAGE_THREAD)
-        ready = int(os.pread(file, 96, 0).split()[1]) / 1e9
+        ready = int(os.pread(self._file, 96, 0).split()[1]) / 1e9
         return Used(thread, process, of_thread.ru_stime, ready, DISK_BLOCK * of_thread.ru_inblock)
 
 

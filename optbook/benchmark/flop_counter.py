@@ -15,12 +15,23 @@ from optbook.benchmark.flop_formulas import formulas
 
 
 @dataclass
+class Work:
+    """All calls of one operator: their number, seconds and FLOPs, and the bytes of operands and results."""
+
+    calls: int = 0
+    seconds: float = 0.0
+    flops: int = 0
+    bytes: int = 0
+
+
+@dataclass
 class Tally:
     """FLOPs by dtype and device, and seconds inside operators by their name."""
 
     flops: Counter[tuple[str, str]] = field(default_factory=Counter)
     counted_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     other_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    work: dict[str, Work] = field(default_factory=lambda: defaultdict(Work))
 
     def add(self, other: Tally) -> None:
         """Add what another one holds."""
@@ -29,6 +40,9 @@ class Tally:
             self.counted_seconds[name] += seconds
         for name, seconds in other.other_seconds.items():
             self.other_seconds[name] += seconds
+        for name, more in other.work.items():
+            for field_ in ("calls", "seconds", "flops", "bytes"):
+                setattr(self.work[name], field_, getattr(self.work[name], field_) + getattr(more, field_))
 
     @property
     def total(self) -> int:
@@ -110,6 +124,9 @@ class FlopCounter:
         taken = now() - start
         name, pending = str(packet).removeprefix("aten."), self.pending
         counted = formulas().count(packet, args, kwargs, out) if formulas().known(packet) else None
+        work = pending.work[name]
+        work.calls, work.seconds = work.calls + 1, work.seconds + taken
+        work.flops, work.bytes = work.flops + (counted or 0), work.bytes + _bytes((args, out))
         if counted is None:
             pending.other_seconds[name] += taken
             return out
@@ -122,3 +139,12 @@ def _kind(args: tuple[Any, ...]) -> tuple[str, str]:
     """Dtype and device of an operator's first tensor."""
     tensor = next(arg for arg in args if hasattr(arg, "dtype"))
     return str(tensor.dtype).removeprefix("torch."), str(tensor.device)
+
+
+def _bytes(values: Any) -> int:
+    """The bytes of all tensors in nested tuples and lists; of a view, those that it shows."""
+    if isinstance(values, (tuple, list)):
+        return sum(map(_bytes, values))
+    if not hasattr(values, "element_size"):
+        return 0
+    return int(values.numel() * values.element_size())

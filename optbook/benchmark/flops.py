@@ -21,6 +21,8 @@ MOST_STEPS = 4
 STEPS_SECONDS = 10.0
 NOTED_OPERATORS = 3
 MIXED_SHARE = 0.01
+LONG_CALL = 50e-6
+"""Seconds: what an operator costs whatever it does (some 5 to 10 µs here) is a fifth of that at most."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ def fields(counted: Pass, rate: float | None, refresh: bool = False) -> dict[str
     if left_out:
         notes.insert(0, left_out)
     found |= _share(found["flops"], dtype, device, _devices(tally, device), notes, refresh)
-    return found | {"flops_note": "; ".join(notes)}
+    evidence = _roofline(tally, dtype, device, len(counted.flops) / rate)
+    return found | {"flops_note": "; ".join(notes), "evidence": evidence}
 
 
 def _uncountable(counted: Pass, rate: float | None) -> str:
@@ -228,6 +231,34 @@ def _left_out(tally: Tally) -> str:
 def _names(seconds: Mapping[str, float]) -> str:
     longest = sorted(seconds, key=lambda name: -seconds[name])[:NOTED_OPERATORS]
     return ", ".join(longest)
+
+
+def _roofline(tally: Tally, dtype: str, device: str, seconds: float) -> dict[str, float]:
+    """The shares of the time in operators on each side of the roofline's ridge, as evidence for a diagnosis.
+
+    An operator's arithmetic intensity is its FLOPs ÷ the bytes of its operands and results (Williams et al.,
+    CACM 52, 2009); the ridge is the machine's peak FLOP/s ÷ its peak bytes/s. Very short calls say nothing.
+
+    Args:
+        tally: what was counted.
+        dtype, device: of most of the FLOPs.
+        seconds: how long the counted steps (or the run) take without counting.
+    """
+    from optbook.benchmark.machine.peaks import known
+
+    machine = known()  # None if they were disturbed
+    peak = None if machine is None else machine.of(dtype, device)
+    bandwidth = None if machine is None else machine.bandwidth.get(device)
+    if peak is None or bandwidth is None:
+        return {}
+    ridge = peak.rate / bandwidth.rate
+    shares = {"arithmetic_share": 0.0, "memory_share": 0.0}
+    for work in tally.work.values():
+        if work.bytes and work.seconds >= LONG_CALL * work.calls:
+            side = "arithmetic_share" if work.flops / work.bytes >= ridge else "memory_share"
+            shares[side] += work.seconds / seconds
+    most = max(1.0, sum(shares.values()))  # counting takes time, too
+    return {name: share / most for name, share in shares.items()}
 
 
 def _share(

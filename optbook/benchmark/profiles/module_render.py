@@ -7,7 +7,7 @@ from html import escape
 
 from optbook import formatting as write
 from optbook.benchmark.profiles.module_tree import Module
-from optbook.benchmark.profiles.modules import ModulesProfile
+from optbook.benchmark.profiles.modules import LEAST_SHARE, ModulesProfile
 from optbook.benchmark.profiles.page import (
     CODE,
     FAINT,
@@ -19,18 +19,18 @@ from optbook.benchmark.profiles.page import (
     row,
     table,
     text_notes,
+    text_sentence,
     title,
 )
 from optbook.experiments.render import one_line
 
-LEAST_SHARE = 0.005
 MOST_ROWS = 60
 HEAD = ("time", "forward", "backward", "calls", "FLOPs", "parameters", "activations", "moved", "roofline")
 
 
 def as_text(p: ModulesProfile) -> str:
     """Plain text, for a terminal."""
-    lines = [f"{title(p)}: {_sum(p)}", f"  {how(p)}"]
+    lines = [f"{title(p)}: {_sum(p)}", *text_sentence(p), f"  {how(p)}"]
     rows = [(*HEAD, "module"), *((*_figures(p, m), _indented(p, m)) for m in _shown(p))]
     rows += [(*_rest(p, seconds), *[""] * 6, name) for name, seconds in p.rest.items()]
     widths = [max(len(line[column]) for line in rows) for column in range(len(HEAD))]
@@ -104,7 +104,7 @@ def _figures(p: ModulesProfile, module: Module) -> tuple[str, ...]:
         percent(_share(p, module)),
         write.seconds(total.forward) if total.forward else "",
         write.seconds(total.backward) if total.backward else "",
-        write.number(total.calls) if total.calls else "",
+        f"{total.calls:.4g}" if total.calls else "",
         write.flops(total.flops).removesuffix("/s") if total.flops else "",
         parameters,
         write.bytes_(total.activations) if total.activations else "",

@@ -17,6 +17,7 @@ from optbook.benchmark.profiles.page import (
     row,
     table,
     text_notes,
+    text_sentence,
     title,
 )
 from optbook.experiments.render import one_line
@@ -42,7 +43,7 @@ def headline(p: NetworkProfile) -> str:
 
 def as_text(p: NetworkProfile) -> str:
     """Plain text, for a terminal."""
-    lines = [f"{title(p)}: {headline(p)}", f"  {how(p)}"]
+    lines = [f"{title(p)}: {headline(p)}", *text_sentence(p), f"  {how(p)}"]
     for names, numbers, rows in _tables(p):
         widths = [max(len(line[i]) for line in (names, *rows)) for i in range(len(names))]
         for line in (names, *rows):
