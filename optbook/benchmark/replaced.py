@@ -65,7 +65,7 @@ class Used:
                 found.append(f"the stub of {stub.name} was never called in this process: it changed nothing")
             elif missed:
                 found.append(
-                    f"{missed} calls of {stub.name} were real: what was recorded did not match their arguments"
+                    f"{missed} calls of {stub.name} were real: nothing recorded matched their arguments"
                 )
         if metrics and (self._stubs or given):
             found.append(f"computed with stubs, so not valid: {', '.join(metrics)}")

@@ -39,6 +39,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "calls": Kind("timing", "calls_profile"),
     "lines": Kind("timing", "lines_profile", "lines_ready", functions=True),
+    "memory": Kind("memory", "memory_profile", "memory_ready", functions=True, options=("time",)),
     "modules": Kind("modules", "modules_profile"),
     "trace": Kind("trace", "trace_profile", "trace_ready", options=("out",)),
     "network": Kind("network", "network_profile", "network_ready", options=("capture",)),
@@ -63,23 +64,28 @@ def profile(
 
     Args:
         function: the workload; called without arguments.
-        kind: 'calls' for the time by function, 'lines' for the time by line.
+        kind: 'calls' for the time by function; 'lines' for the time by line; 'memory' for memory by line,
+            tensors and leaks; 'modules' for the parts of a model; 'trace' for a file that Perfetto and
+            TensorBoard show; 'network' for traffic and the time spent on it.
         label: what the experiment is called; the function's name if None.
-        functions: for 'lines', the functions to look at, themselves or by name; those in which most of
-            the time goes if empty, which takes one more pass.
+        functions: for 'lines' and 'memory', the functions to look at, themselves or by name; those in which
+            most of the time goes if empty, which takes one more pass.
         setup: called untimed before every run.
         runs, steps, budget: of the measurement without instrument, as for `bench`.
         source: the source of the workload, for the log.
         clock: the clock to read.
-        options: what the kind takes beside these.
+        options: ``time=True`` has 'memory' show the time of each line as well; ``out`` is the folder that
+            'trace' writes to; ``capture=True`` has 'network' list conversations, by tshark.
 
     Returns:
-        A `CallProfile` or `LineProfile`. The measurement without instrument is in the log, and the
-        profile's text and table beside it.
+        A `CallProfile`, `LineProfile`, `MemoryProfile`, `ModulesProfile`, `TraceProfile` or
+        `NetworkProfile`. The measurement without instrument is in the log, and the profile's text and
+        table beside it.
 
     Raises:
         OptionError: an argument can't be used, or a function has no lines to look at.
-        OptbookError: another profiler or debugger is in the way, or the measurement was void.
+        OptbookError: another profiler or debugger is in the way, something that the kind needs is missing,
+            or the measurement was void.
         Exception: whatever the workload raised.
     """
     made = _checked(kind, functions, options)
