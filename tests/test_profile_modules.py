@@ -495,6 +495,32 @@ def test_a_dtype_without_a_peak_is_named() -> None:
     assert any("no peak was measured for float64 on cpu" in note for note in profile.notes)
 
 
+def test_torch_func_hides_what_autograd_keeps() -> None:
+    net, x = nn.Linear(4, 1), torch.ones(2, 4)
+    parameters = dict(net.named_parameters())
+
+    def loss(given: dict[str, Tensor]) -> Any:
+        return torch.func.functional_call(net, given, (x,)).sum()
+
+    profile = profiled(lambda: torch.func.grad(loss)(parameters))
+    assert found(profile, "net").own.forward_flops == 2 * 2 * 4
+    assert any("activations are not known" in note for note in profile.notes)
+
+
+def test_modules_in_a_plain_list_are_models_of_their_own(fake: FakeClock) -> None:
+    class Lists(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = [Layer(fake, 1.0, 10.0)]
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layers[0](timed(x, fake, 0.5, 5.0))  # type: ignore[no-any-return]
+
+    net, x = Lists(), inputs()
+    profile = profiled(lambda: net(x).sum().backward(), fake)
+    assert [(model.path, model.total.seconds) for model in profile.models] == [("Layer", 11.0), ("net", 5.5)]
+
+
 def test_the_frame_holds_every_module_and_the_rest(fake: FakeClock) -> None:
     net, x = Residual(fake), inputs()
     profile = profiled(lambda: net(x)["sum"][0].sum().backward(), fake)

@@ -1,7 +1,7 @@
 """The module profile beside fvcore and torchinfo on eight public architectures, and what it costs a step.
 
 The architectures are those of transformers, with random weights, full width and (where that is an argument)
-two layers of each kind, in evaluation mode; attention is written out, since fvcore does not know the fused one.
+two layers of each kind, in evaluation mode; attention is written out: fvcore does not know the fused one.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class _Positional(nn.Module):
         return tuple(value for value in out if isinstance(value, Tensor))
 
 
-def ours(name: str, model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, tuple[float, int]]:
-    """By a module's path: multiply-adds of the forward pass, and parameters."""
+def ours(name: str, model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, tuple[float, int, float]]:
+    """By a module's path: multiply-adds of the forward pass, parameters, and calls."""
 
     def work() -> None:
         with torch.no_grad():
@@ -77,7 +77,11 @@ def ours(name: str, model: nn.Module, given: Mapping[str, Tensor]) -> dict[str, 
     profile = profiled(name, work, 1)
     (tree,) = profile.models
     return {
-        module.path.partition(".")[2]: (module.total.forward_flops / 2, module.all_parameters)
+        module.path.partition(".")[2]: (
+            module.total.forward_flops / 2,
+            module.all_parameters,
+            module.own.calls,
+        )
         for module in tree.walk()
     }
 
@@ -102,10 +106,12 @@ def of_architecture(name: str, build: Callable[[], nn.Module]) -> Row:
     given = inputs(model)
     mine, theirs = ours(name, model, given), of_fvcore(model, given)
     info = torchinfo.summary(model, input_data=dict(given), verbose=0, depth=99)
-    twice = sum(p.numel() for _, p in model.named_parameters(remove_duplicate=False)) - mine[""][1]
+    called = [module for path, module in model.named_modules() if path in mine and mine[path][2]]
+    of_each = sum(p.numel() for module in called for p in module.parameters(recurse=False))
+    twice = of_each - sum(p.numel() for p in {p for module in called for p in module.parameters()})
     same = sum(mine[path][0] == theirs[path][0] for path in mine.keys() & theirs.keys())
     holds = mine.keys() == theirs.keys() and same == len(mine) and info.total_params - twice == mine[""][1]
-    tied = f" ({twice:,} of them tied, counted twice)" if twice else ""
+    tied = f" ({twice:,} of them tied, counted at each module called)" if twice else ""
     return Row(
         f"modules: {name}, multiply-adds of each of {len(mine)} modules and parameters",
         f"{same} equal; {mine[''][0]:,.0f}; {mine[''][1]:,} parameters",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from optbook.benchmark.flop_counter import FlopCounter
@@ -31,12 +31,14 @@ class Counts(FlopCounter):
 
     Args:
         peaks: the machine's; without them there are no times at its peaks.
+        keeps: whether to see what autograd keeps.
     """
 
-    def __init__(self, peaks: Peaks | None) -> None:
+    def __init__(self, peaks: Peaks | None, keeps: bool = True) -> None:
         super().__init__()
         self.work: list[Work] = []
         self.without_peak: set[str] = set()
+        self.keeps = keeps
         self._peaks = peaks
         self._alive: dict[int, Any] = {}
 
@@ -44,14 +46,16 @@ class Counts(FlopCounter):
         """How many operators there were."""
         return float(len(self.work))
 
-    @contextmanager
+    @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
         """As in `FlopCounter`, and see what autograd keeps."""
         import torch
 
         self._strided, self._tensor = torch.strided, torch.Tensor
-        keeps = torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
-        with super().counting(), keeps:
+        with super().counting(), contextlib.ExitStack() as stack:
+            if self.keeps:
+                hooks = torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor)
+                stack.enter_context(hooks)
             yield
 
     def _run(self, func: Any, packet: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -29,6 +29,10 @@ TIMED_SECONDS = 1.0
 COUNTED_SECONDS = 1e-9
 """One run, or the fewest steps: counts do not vary by chance."""
 LEAST_COVERAGE = 0.95
+LEAST_SHARE = 0.005
+"""Of the time: modules that take less are not shown."""
+NO_LOOK = "support saved tensor hooks"
+"""How torch.func says that nobody may see what autograd keeps while it works."""
 TIMED = ("calls", "forward", "backward")
 COUNTED = ("forward_flops", "backward_flops", "activations", "moved", "arithmetic", "memory")
 
@@ -140,7 +144,13 @@ def modules_profile(request: Request) -> ModulesProfile:
         )
     peaks, notes = _peaks()
     counts = Counts(peaks)
-    counted = _counted(request, forest, counts)
+    try:
+        counted = _counted(request, forest, counts)
+    except RuntimeError as error:
+        if NO_LOOK not in str(error):
+            raise
+        counts = Counts(peaks, keeps=False)
+        counted = _counted(request, forest, counts)
     timed_units, counted_units = (run.steps or run.executions), (counted.steps or counted.executions)
     models = forest.models(dict.fromkeys(TIMED, timed_units) | dict.fromkeys(COUNTED, counted_units))
     notes += _notes(counts, models, run)
@@ -267,16 +277,20 @@ def _peaks() -> tuple[machine.Peaks | None, list[str]]:
 
 def _notes(counts: Counts, models: Sequence[Module], run: Pass) -> list[str]:
     notes = []
+    least = LEAST_SHARE * sum(model.total.seconds for model in models)
+    large = [m for model in models for m in model.walk() if m.total.seconds >= least]
     coverage = counts.kept.coverage
     if coverage is not None and coverage < LEAST_COVERAGE:
         notes.append(
             f"FLOPs are those of operators that took {coverage:.0%} of the operators' time; the rest has "
             "none, or no formula"
         )
+    if not counts.keeps:
+        notes.append("bytes of activations are not known: torch.func shows nobody what autograd keeps")
     if counts.without_peak:
         names = ", ".join(sorted(counts.without_peak))
         notes.append(f"no peak was measured for {names}: the share of the roofline leaves it out")
-    if any((module.total.share or 0) > 1 for model in models for module in model.walk()):
+    if any((m.total.share or 0) > 1 for m in large):
         notes.append(
             "no share of the roofline where it would be above 100 %: the data came from a cache, or work was "
             "counted that is skipped"
