@@ -22,6 +22,7 @@ from typing import Any
 from optbook.benchmark.meters import memory
 from optbook.benchmark.profiles import cycles, references, tensors
 from optbook.benchmark.profiles.memory_lines import FRAMES, calling_line
+from optbook.benchmark.profiles.places import is_yours
 from optbook.benchmark.profiles.references import References, kind
 
 LEAST_BYTES = 128
@@ -169,14 +170,17 @@ class Census:
         """Say what grew and who holds it, and which tensors are there."""
         holders = References(references.roots(self._given), references.hidden())
         held, totals = tensors.held(holders, self._storages)
-        leaks = [*self._grown(holders), *self._out_of_sight(holders)]
+        leaks = [*self._grown(holders)]
         turns = self.every * self.intervals
         resident, nodes, kept = (
             (last - first) / turns for first, last in zip(self._totals[0], self._totals[-1], strict=True)
         )
         steady = all(a[1] < b[1] for a, b in itertools.pairwise(self._totals))
-        if steady and not any(".grad_fn" in leak.chain for leak in leaks):
+        graphs = any(".grad_fn" in leak.chain for leak in leaks)
+        if steady and not graphs:
             leaks += self._graph(holders, nodes, kept)
+        lost = self._out_of_sight(holders)
+        leaks += lost if not graphs and not steady else [leak for leak in lost if "Tensor" not in leak.what]
         leaks.sort(key=lambda leak: (leak.bound is not None, -leak.size))
         return Growth(tuple(leaks[:MOST_LEAKS]), self._left, resident, self._per, held, totals)
 
@@ -267,7 +271,7 @@ def _containers(things: list[Any]) -> Iterable[Any]:
 
     It leaves out dicts in which nothing can refer to anything, such as those of arrays.
     """
-    looked_into = {kind for kind in set(map(type, things)) if kind in _HOLDERS or kind.__flags__ & _HEAP_TYPE}
+    looked_into = {kind for kind in set(map(type, things)) if kind in _HOLDERS or _is_yours(kind)}
     for thing in things:
         if type(thing) in CONTAINERS:
             yield thing
@@ -275,6 +279,11 @@ def _containers(things: list[Any]) -> Iterable[Any]:
             for held in thing.values() if type(thing) is dict else gc.get_referents(thing):
                 if type(held) is dict and not gc.is_tracked(held):
                     yield held
+
+
+def _is_yours(kind: type) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return bool(kind.__flags__ & _HEAP_TYPE) and (file is None or is_yours(file))
 
 
 def _owner(holder: Any, holders: References) -> Any:

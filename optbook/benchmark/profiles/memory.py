@@ -237,7 +237,7 @@ def _listings(
         source, trouble = source_of(target)
         notes += trouble
         lines = []
-        for number in sorted({*source, *pages, *exact}):
+        for number in sorted({*source, *pages, *exact} - {0}):
             page, byte = pages.get(number, Sums()), exact.get(number, Sums())
             spent = None if seconds is None else times.get(number, (0, 0.0))[1]
             text = source.get(number, "").rstrip()

@@ -26,7 +26,7 @@ MOST_EVENTS = 10_000
 """Lines of one function that are looked at; a look at resident memory takes some 10 µs."""
 SNAPSHOT_GROWTH, SNAPSHOT_BYTES = 1.1, 64 * 1024
 FRAMES = 8
-MOST_ALLOCATIONS = 12
+MOST_ALLOCATIONS, LEAST_SHARE = 12, 0.01
 _INSTRUMENTS = (tracemalloc.__file__, threading.__file__)
 
 
@@ -144,7 +144,8 @@ def _by_line(snapshot: tracemalloc.Snapshot) -> tuple[Allocation, ...]:
             of_line[0] += statistic.size
             of_line[1] += statistic.count
     largest = sorted(sums.items(), key=lambda item: -item[1][0])[:MOST_ALLOCATIONS]
-    return tuple(Allocation(file, line, size, count) for (file, line), (size, count) in largest)
+    found = [Allocation(file, line, size, count) for (file, line), (size, count) in largest]
+    return tuple(one for one in found if one.size >= LEAST_SHARE * found[0].size)
 
 
 def calling_line(frames: tracemalloc.Traceback | None) -> tuple[str, int] | None:
@@ -164,7 +165,8 @@ def calling_line(frames: tracemalloc.Traceback | None) -> tuple[str, int] | None
 @functools.lru_cache(maxsize=4096)
 def _whose(file: str) -> bool | None:
     """Whether a file is yours; None for the instrument's."""
-    return None if file in _INSTRUMENTS or is_measuring(file) else is_yours(file)
+    ours = file in _INSTRUMENTS or is_measuring(file) or file.endswith("memory_profiler.py")
+    return None if ours else is_yours(file)
 
 
 @dataclass

@@ -205,22 +205,34 @@ def _frames() -> Iterable[tuple[bool, str, dict[str, Any]]]:
 
 
 def _children() -> Callable[[Any], Iterable[Any]]:
-    """What a thing refers to, with the gradients that tensors hold where Python's collector can't look."""
+    """What a thing refers to: of torch's modules first their parts and parameters, of tensors their gradients.
+
+    The former are several dicts away, the latter where Python's collector can't look.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return gc.get_referents
-    tensors: dict[type, bool] = {}
+    kinds: dict[type, int] = {}
 
     def children(thing: Any) -> Iterable[Any]:
         found = gc.get_referents(thing)
         own = type(thing)
-        if own not in tensors:
-            tensors[own] = issubclass(own, torch.Tensor)
-        if tensors[own] and thing.is_leaf and thing.grad is not None:
+        if own not in kinds:
+            kinds[own] = 2 if issubclass(own, torch.nn.Module) else int(issubclass(own, torch.Tensor))
+        if kinds[own] == 1 and thing.is_leaf and thing.grad is not None:
             found.append(thing.grad)
+        if kinds[own] == 2:
+            found[:0] = [part for _, part in _parts(thing)]
         return found
 
     return children
+
+
+def _parts(module: Any) -> list[tuple[str, Any]]:
+    """What a torch module calls by name: its parameters, buffers and modules."""
+    held = _attributes(module) or {}
+    dicts = [held[name] for name in _MODULE_DICTS if isinstance(held.get(name), dict)]
+    return [pair for found in dicts for pair in found.items()]
 
 
 def _hops(nodes: list[Any]) -> Iterable[Hop]:
@@ -279,11 +291,11 @@ def _of_function(holder: FunctionType, rest: list[Any]) -> tuple[str, int]:
 def _of_instance(holder: Any, rest: list[Any]) -> tuple[str, int]:
     """The name of an attribute; of a torch module's the part, parameter or buffer of this name."""
     attributes, child = _attributes(holder), rest[0]
+    part = next((key for key, held in _parts(holder) if held is child), None) if attributes else None
+    if isinstance(part, str):
+        return f"[{part}]" if part.isdigit() else f".{part}", 1
     by_dict = attributes is child and len(rest) > 1
     name, taken = (_key(child, rest[1]), 2) if by_dict else (_key(attributes or {}, child), 1)
-    if name in _MODULE_DICTS and len(rest) > taken:
-        inner = _key(rest[taken - 1], rest[taken])
-        return (f"[{inner}]" if str(inner).isdigit() else f".{inner}"), taken + 1
     if name is None:
         name = next((key for key, slot in _slots(holder) if slot is child), None)
     torch = sys.modules.get("torch")
