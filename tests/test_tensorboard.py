@@ -83,13 +83,14 @@ def test_pytorchs_plugin_lists_the_run_and_its_operators(profile: TraceProfile, 
     wait_for(lambda: run in (asked(f"{plugin}/runs") or {}).get("runs", []))
     views = asked(f"{plugin}/views?{urllib.parse.urlencode({'run': run})}")
     assert {"Overview", "Operator", "Trace"} <= set(views)
-    (worker,) = asked(f"{plugin}/workers?{urllib.parse.urlencode({'run': run, 'view': 'Operator'})}")
-    query = urllib.parse.urlencode({"run": run, "worker": worker, "group_by": "Operation"})
+    which = {"run": run, "view": "Operator"}
+    (which["worker"],) = asked(f"{plugin}/workers?{urllib.parse.urlencode(which)}")
+    which["span"] = asked(f"{plugin}/spans?{urllib.parse.urlencode(which)}")[0]
+    query = urllib.parse.urlencode(which | {"group_by": "Operation"})
     table = asked(f"{plugin}/operation/table?{query}")
     assert "aten::mm" in {row["name"] for row in table["data"]}
-    overview = asked(f"{plugin}/overview?{urllib.parse.urlencode({'run': run, 'worker': worker})}")
-    steps = overview["steps"]["rows"]
-    assert len(steps) == profile.summary.steps == 3
+    overview = asked(f"{plugin}/overview?{query}")
+    assert len(overview["steps"]["rows"]) == profile.summary.steps == 3
 
 
 def test_the_tables_are_on_the_page_of_texts(profile: TraceProfile, server: str) -> None:
