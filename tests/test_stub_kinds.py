@@ -336,7 +336,7 @@ def test_a_component_that_changes_its_input_in_place_is_cut_from_the_graph() -> 
 
     weight = torch.ones(2, requires_grad=True)
     with stub(inplace, keep=1) as s:
-        inplace(weight * 1).sum().backward()
+        inplace(weight * 1).sum().backward()  # type: ignore[no-untyped-call]
         assert not inplace(weight * 1).requires_grad
     assert weight.grad is not None
     assert any("in place" in note for note in s.declared)

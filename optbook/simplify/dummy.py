@@ -67,9 +67,7 @@ def _made_up(tensor: Any) -> Any:
     if tensor.layout is not torch.strided:
         return tensor.clone()
     distinct = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
-    made = torch.empty_strided(
-        distinct.shape, distinct.stride(), dtype=tensor.dtype, device=tensor.device
-    )
+    made = torch.empty_strided(distinct.shape, distinct.stride(), dtype=tensor.dtype, device=tensor.device)
     try:
         made.copy_(_shuffled(distinct.reshape(-1)).reshape(distinct.shape))
     except RuntimeError:  # windows that overlap can't be written to

@@ -109,6 +109,10 @@ class Recording:
         limit: how many bytes they may take together.
         copy: keep copies and give copies, since those who get them change them.
 
+    Attributes:
+        ready: for each form that is recorded, gives the next outcome.
+        values: the same, where outcomes are nothing but values: gives the next value.
+
     Raises:
         OptionError: a number is out of range.
     """
@@ -129,6 +133,7 @@ class Recording:
         self.misses = Counter()
         self.recorded = Counter()
         self.ready: dict[Hashable, Callable[[], Outcome]] = {}
+        self.values: dict[Hashable, Callable[[], Any]] = {}
         self._series: dict[Hashable, Series] = {}
         self._lock = threading.Lock()
 
@@ -203,5 +208,9 @@ class Recording:
             return value, False
 
     def _get_ready(self, key: Hashable, series: Series) -> None:
-        if key not in self.ready:
-            self.ready[key] = itertools.cycle(tuple(series.outcomes)).__next__
+        if key in self.ready:
+            return
+        outcomes = tuple(series.outcomes)
+        if all(type(outcome) is Returned and not outcome.copy for outcome in outcomes):
+            self.values[key] = itertools.cycle([outcome.value for outcome in outcomes]).__next__  # type: ignore[attr-defined]
+        self.ready[key] = itertools.cycle(outcomes).__next__

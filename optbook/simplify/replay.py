@@ -53,7 +53,17 @@ class Replaying:
                 return self._first(call, key, args, kwargs)
             return outcome.give(args, kwargs, wait)
 
-        return replayed
+        if wait is not None:
+            return replayed
+        values = self.recording.values
+
+        def replayed_at_once(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return values[_form(args, kwargs)]()
+            except KeyError:
+                return replayed(*args, **kwargs)
+
+        return replayed_at_once
 
     def _first(
         self, real: Callable[..., Any], key: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -6,15 +6,12 @@ import copy
 import dataclasses
 import enum
 import sys
-from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 _DEPTH = 6
 _LISTED = 64
-_BY_TYPE = frozenset((int, float, complex, str, bytes, bytearray, memoryview))
 _BY_VALUE = frozenset((bool, type(None), type(...)))
-_MAPPINGS = (dict, OrderedDict, defaultdict)
 
 
 def mapped(value: Any, change: Callable[[Any], Any], depth: int = _DEPTH) -> Any:
@@ -87,52 +84,77 @@ def form_of_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable:
     """
     if kwargs:
         return (*map(form, args), None, *((name, form(value)) for name, value in sorted(kwargs.items())))
+    if len(args) == 1:
+        (first,) = args
+        return (_FORMERS[type(first)](first),)
+    if len(args) == 2:
+        first, second = args
+        return _FORMERS[type(first)](first), _FORMERS[type(second)](second)
     return tuple(map(form, args))
 
 
-def form(value: Any, depth: int = 4) -> Any:
+def form(value: Any) -> Hashable:
     """The form of one value."""
-    kind = type(value)
-    if kind in _BY_TYPE:
-        return kind
-    if kind in _BY_VALUE:
-        return kind, value
-    shape = getattr(value, "shape", None)
-    if shape is not None:
-        return _form_of_array(value, shape)
-    if depth and kind in (list, tuple):
-        return (kind, len(value), *(form(item, depth - 1) for item in value[:_LISTED]))
-    if depth and kind in _MAPPINGS:
-        return (kind, *((key, form(item, depth - 1)) for key, item in list(value.items())[:_LISTED]))
-    if isinstance(value, (tuple, list)):
-        return kind, len(value), *(form(item, depth - 1) for item in value[:_LISTED] if depth)
-    return _form_of_object(value, kind, depth)
+    return _FORMERS[type(value)](value)
 
 
-def _form_of_array(value: Any, shape: Any) -> Any:
-    if is_tensor(value):
-        import torch
+class _Formers(dict[type, Callable[[Any], Hashable]]):
+    """How the form of values of each type is told; found out when the type is first met."""
 
-        graded = value.requires_grad and torch.is_grad_enabled()
-        return torch.Tensor, shape, value.dtype, value.device, graded
+    def __missing__(self, kind: type) -> Callable[[Any], Hashable]:
+        self[kind] = former = _former(kind)
+        return former
+
+
+_FORMERS = _Formers()
+
+
+def _former(kind: type) -> Callable[[Any], Hashable]:
+    torch, image = sys.modules.get("torch"), sys.modules.get("PIL.Image")
+    if kind in _BY_VALUE or issubclass(kind, enum.Enum):
+        return lambda value: (kind, value)
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return _former_of_tensors(torch)
+    if torch is not None and issubclass(kind, torch.nn.Module):
+        return lambda module: (kind, id(module), module.training, torch.is_grad_enabled())
+    if image is not None and issubclass(kind, image.Image):
+        return lambda picture: (kind, picture.size, picture.mode)
+    if issubclass(kind, (tuple, list)):
+        return lambda value: _deep(value, lambda: (kind, len(value), *map(form, value[:_LISTED])))
+    if issubclass(kind, dict):
+        return lambda value: _deep(
+            value, lambda: (kind, *((key, form(item)) for key, item in list(value.items())[:_LISTED]))
+        )
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+        return lambda value: _deep(value, lambda: (kind, *(form(getattr(value, n, None)) for n in names)))
+    if hasattr(kind, "shape"):
+        return lambda value: (kind, *_shape(value))
+    return lambda value: kind
+
+
+def _former_of_tensors(torch: Any) -> Callable[[Any], Hashable]:
+    enabled = torch.is_grad_enabled
+
+    def of_tensor(tensor: Any) -> Hashable:
+        return tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad and enabled()
+
+    return of_tensor
+
+
+def _shape(value: Any) -> tuple[Hashable, ...]:
     try:
-        return type(value), tuple(shape), str(getattr(value, "dtype", ""))
+        return tuple(value.shape), str(getattr(value, "dtype", ""))
     except TypeError:
+        return ()
+
+
+def _deep(value: Any, tell: Callable[[], Hashable]) -> Hashable:
+    """Containers that hold themselves count by type."""
+    try:
+        return tell()
+    except RecursionError:
         return type(value)
-
-
-def _form_of_object(value: Any, kind: type, depth: int) -> Any:
-    if is_picture(value):
-        return kind, value.size, value.mode
-    if isinstance(value, enum.Enum):
-        return value
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
-        return kind, id(value), value.training, torch.is_grad_enabled()
-    if depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        return kind, *(form(getattr(value, name), depth - 1) for name in fields)
-    return kind
 
 
 # Size and copies
