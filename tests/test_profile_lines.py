@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ import pytest
 import optbook
 from optbook.benchmark.profiles.lines import Line, LineProfile, Listing
 from optbook.benchmark.profiles.passes import Pass
+from optbook.benchmark.profiles.targets import of_hot
 from optbook.errors import OptbookError, OptionError
 from optbook.experiments.record import Experiment
 from tests.shells import shell_with_optbook
@@ -142,6 +143,17 @@ def test_what_lines_cannot_tell_is_said(run: Run, name: str, call: str, note: st
     result = run(f"%%profile lines --runs 1 -f {name}\n{call}")
     assert result.success
     assert note in str(result.result)
+
+
+def around_a_comprehension(n: int) -> int:
+    return sum(i * i for i in range(n))
+
+
+def test_a_hot_comprehension_stands_for_the_function_around_it() -> None:
+    [inner] = [c for c in around_a_comprehension.__code__.co_consts if isinstance(c, CodeType)]
+    [target] = of_hot([inner], [])
+    assert target.codes == (around_a_comprehension.__code__,)
+    assert of_hot([inner], [target]) == []
 
 
 def test_code_objects_and_hooks_are_put_back(run: Run, shell: Any) -> None:

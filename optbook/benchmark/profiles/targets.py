@@ -17,6 +17,7 @@ from optbook.benchmark.profiles.places import cell_name, of_code
 from optbook.benchmark.restore import namespaces, unwrapped
 from optbook.errors import OptionError
 
+_COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _COMPILED = ("_torchdynamo_orig_callable", "_orig_mod")
 
 
@@ -42,18 +43,23 @@ def of_workload(function: Callable[..., object]) -> list[Target]:
 def of_hot(codes: Iterable[CodeType], known: Iterable[Target]) -> list[Target]:
     """The functions with the given code, but for those that are known.
 
-    Code that torch.compile wrote in place of a function's counts as that function's.
+    Code that torch.compile wrote in place of a function's counts as that function's, and a comprehension's
+    as that of the function around it, whose lines hold it.
     """
-    codes = list(codes)
+    codes, known = list(codes), list(known)
     files = {code.co_filename for code in codes}
     functions = (thing.__code__ for thing in gc.get_objects() if type(thing) is FunctionType)
     live = [code for code in functions if code.co_filename in files]
     exact = {id(code) for code in live}
     by_place = {_place(code): code for code in live}
-    seen = {id(code) for target in known for code in target.codes}
+    own = [code for target in known for code in target.codes]
+    seen = {id(code) for code in own}
     found = []
     for given in codes:
         code = given if id(given) in exact else by_place.get(_place(given), given)
+        if code.co_name in _COMPREHENSIONS:
+            around = (other for other in [*live, *own] if any(c is code for c in inner_codes([other])))
+            code = next(around, code)
         if id(code) not in seen and code.co_name != "<module>":
             seen.add(id(code))
             found.append(_target(code, ()))
