@@ -148,7 +148,7 @@ def test_restored_after_an_error_exactly() -> None:
     code, held, holder = component.__code__, math.cbrt, types.SimpleNamespace(c=(math.cbrt, 1))
     members = holder.c
     with pytest.raises(ZeroDivisionError), stub("component", "skip"), stub("math.cbrt", "skip"):
-        1 / (holder.c is members)  # noqa: B018
+        1 / (holder.c is members)
     assert component.__code__ is code
     assert component.__dict__ == {}
     assert math.cbrt is held

@@ -93,15 +93,15 @@ def form_of_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable:
     return tuple(map(form, args))
 
 
-def form(value: Any) -> Hashable:
+def form(value: Any) -> Any:
     """The form of one value."""
     return _FORMERS[type(value)](value)
 
 
-class _Formers(dict[type, Callable[[Any], Hashable]]):
+class _Formers(dict[type, Callable[[Any], Any]]):
     """How the form of values of each type is told; found out when the type is first met."""
 
-    def __missing__(self, kind: type) -> Callable[[Any], Hashable]:
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
         self[kind] = former = _former(kind)
         return former
 
@@ -109,7 +109,7 @@ class _Formers(dict[type, Callable[[Any], Hashable]]):
 _FORMERS = _Formers()
 
 
-def _former(kind: type) -> Callable[[Any], Hashable]:
+def _former(kind: type) -> Callable[[Any], Any]:
     torch, image = sys.modules.get("torch"), sys.modules.get("PIL.Image")
     if kind in _BY_VALUE or issubclass(kind, enum.Enum):
         return lambda value: (kind, value)
@@ -130,7 +130,7 @@ def _former(kind: type) -> Callable[[Any], Hashable]:
         return lambda value: _deep(value, lambda: (kind, *(form(getattr(value, n, None)) for n in names)))
     if hasattr(kind, "shape"):
         return lambda value: (kind, *_shape(value))
-    return lambda value: kind
+    return type
 
 
 def _former_of_tensors(torch: Any) -> Callable[[Any], Hashable]:
@@ -149,7 +149,7 @@ def _shape(value: Any) -> tuple[Hashable, ...]:
         return ()
 
 
-def _deep(value: Any, tell: Callable[[], Hashable]) -> Hashable:
+def _deep(value: Any, tell: Callable[[], Any]) -> Any:
     """Containers that hold themselves count by type."""
     try:
         return tell()
