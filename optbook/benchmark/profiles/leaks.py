@@ -27,7 +27,7 @@ from optbook.benchmark.profiles.references import References, kind
 
 LEAST_BYTES = 128
 """Growth of less than this a run or step is not listed, unless tensors with a graph are part of it."""
-MOST_LEAKS, MOST_TYPES = 10, 3
+MOST_LEAKS, MOST_TYPES = 20, 3
 CONTAINERS = frozenset({list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict})
 _HOLDERS = frozenset({dict, CellType, references.CACHES})
 _HEAP_TYPE, _GC_BYTES = 1 << 9, 16

@@ -205,7 +205,7 @@ def _frames() -> Iterable[tuple[bool, str, dict[str, Any]]]:
 
 
 def _children() -> Callable[[Any], Iterable[Any]]:
-    """What a thing refers to: of torch's modules first their parts and parameters, of tensors their gradients.
+    """What a thing refers to: of torch modules first their parts, of tensors their gradients.
 
     The former are several dicts away, the latter where Python's collector can't look.
     """
