@@ -30,6 +30,7 @@ from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.runner import Workload
 from optbook.errors import OptbookError
 from tests.fakes import FakeClock
+from tests.shells import shell_with_optbook
 
 FLOPS, BANDWIDTH = 1e3, 1e3
 PEAKS = Peaks(
@@ -497,13 +498,13 @@ def test_a_dtype_without_a_peak_is_named() -> None:
 
 def test_torch_func_hides_what_autograd_keeps() -> None:
     net, x = nn.Linear(4, 1), torch.ones(2, 4)
-    parameters = dict(net.named_parameters())
+    parameters: dict[str, Tensor] = dict(net.named_parameters())
 
     def loss(given: dict[str, Tensor]) -> Any:
         return torch.func.functional_call(net, given, (x,)).sum()
 
     profile = profiled(lambda: torch.func.grad(loss)(parameters))
-    assert found(profile, "net").own.forward_flops == 2 * 2 * 4
+    assert found(profile, "Linear").own.forward_flops == 2 * 2 * 4
     assert any("activations are not known" in note for note in profile.notes)
 
 
@@ -570,3 +571,27 @@ def test_stretches_of_events() -> None:
         (inner, True, 3.0), (LOSS, True, 1.0), (OTHER, False, 1.0), (OPTIMIZER, False, 2.0),
         (OTHER, False, 1.0), (OTHER, False, 1.0), (OTHER, False, 1.0),
     ]  # fmt: skip
+
+
+def test_a_cell_is_profiled_and_one_that_fails_fails() -> None:
+    with shell_with_optbook() as shell:
+        shell.run_cell(
+            "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(3, 4))\nseen = {'inputs': []}"
+        )
+        shell.run_cell("net.register_forward_pre_hook(lambda m, given: seen['inputs'].append(given))")
+        result = shell.run_cell("%%profile modules --runs 2\nnet(torch.ones(2, 3)).sum().backward()")
+        assert result.success
+        assert paths(result.result) == ["net", "net.0"]
+        assert result.result.executions == len(shell.user_ns["seen"]["inputs"]) == 4
+        assert shell.user_ns["net"][0].weight.grad.tolist() == [[4.0] * 3] * 4  # of the two measured runs
+        result = shell.run_cell(
+            "%%profile modules --runs 1\nassert len(seen['inputs']) < 4\nnet(torch.ones(2, 3))"
+        )
+        assert isinstance(result.error_in_exec, AssertionError)
+        result = shell.run_cell(
+            "%%profile modules --runs 1\nnet(torch.ones(2, 5 if len(seen['inputs']) > 4 else 3))"
+        )
+        assert isinstance(result.error_in_exec, RuntimeError)
+        assert not module_hooks._global_forward_hooks
+        result = shell.run_cell("%%profile modules --runs 1\nsum([1, 2])")
+        assert "no torch.nn.Module was called" in str(result.error_in_exec)
