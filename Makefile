@@ -37,7 +37,7 @@ lint: $(VENV)/.installed-dev
 	@$(RUN) mypy --no-error-summary
 	@$(VENV)/bin/lint-imports --no-logo
 
-bench: setup
+bench: $(VENV)/.installed-bench
 	@$(RUN) optbook bench $(NAME)
 
 clean:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,10 +75,17 @@ def plan(
         "JUPYTER_CONFIG_PATH": _prepend(
             Path(__file__).with_name("jupyter_config"), environ.get("JUPYTER_CONFIG_PATH")
         ),
+        **_tensorboard(environ),
         "JUPYTERLAB_WORKSPACES_DIR": environ.get("JUPYTERLAB_WORKSPACES_DIR")
         or str(root / ".jupyter" / "workspaces"),
     }
     return Launch(tuple(arguments), environment)
+
+
+def _tensorboard(environ: Mapping[str, str]) -> dict[str, str]:
+    """Where ``%tensorboard`` finds its program if this environment is not on the path."""
+    program = shutil.which("tensorboard", path=str(Path(sys.executable).parent))
+    return {"TENSORBOARD_BINARY": program} if program and "TENSORBOARD_BINARY" not in environ else {}
 
 
 def start(launch: Launch) -> None:

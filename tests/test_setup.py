@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OURS = sys.stdlib_module_names | {"__main__", "optbook", "tests"}
-CONDA_NAMES = {"matplotlib": "matplotlib-base", "torch": "pytorch"}
+CONDA_NAMES = {"matplotlib": "matplotlib-base", "memory-profiler": "memory_profiler", "torch": "pytorch"}
 
 
 def requirements(lines: list[str]) -> dict[str, Requirement]:
@@ -43,6 +43,7 @@ def requirements(lines: list[str]) -> dict[str, Requirement]:
 
 CORE = requirements(PROJECT["dependencies"])
 DECLARED = CORE | requirements(EXTRAS["dev"])
+WITH_PEERS = requirements(EXTRAS["bench"]) | DECLARED
 
 
 def pins() -> dict[str, str]:
@@ -52,14 +53,14 @@ def pins() -> dict[str, str]:
     return {str(canonicalize_name(name)): version for name, version in pairs}
 
 
-def test_dev_contains_every_extra() -> None:
-    for name in EXTRAS:
+def test_dev_contains_every_extra_but_the_peers() -> None:
+    for name in EXTRAS.keys() - {"bench"}:
         assert requirements(EXTRAS[name]).keys() <= DECLARED.keys(), name
 
 
 def test_every_dependency_has_a_lower_bound_and_a_pin_within_it() -> None:
     pinned = pins()
-    for name, requirement in DECLARED.items():
+    for name, requirement in WITH_PEERS.items():
         assert any(bound.operator == ">=" for bound in requirement.specifier), f"{name} has no lower bound"
         assert requirement.specifier.contains(pinned[name]), f"{name}=={pinned[name]}, not {requirement}"
 
@@ -137,14 +138,14 @@ def test_everything_imported_is_declared_and_the_other_way_round() -> None:
     workbook = CORE | requirements(EXTRAS["workbook"])
     used = set(imported(ROOT / "optbook"))
     assert {pair for pair in used if pair[1] not in workbook} == set()
-    assert {pair for pair in imported(ROOT / "tests") if pair[1] not in DECLARED} == set()
+    assert {pair for pair in imported(ROOT / "tests") if pair[1] not in WITH_PEERS} == set()
     # ipykernel is what runs the notebooks; nothing imports it.
     assert workbook.keys() - {name for _, name in used} - {"ipykernel"} == set()
 
 
 def test_the_core_does_without_the_sample_systems_libraries() -> None:
-    """PyTorch is imported where a workload already uses it, so it is the only one allowed outside hotdog."""
-    only_hotdog = requirements(EXTRAS["hotdog"]).keys() - {"torch"}
+    """PyTorch and Pillow are imported where a workload already uses them: only they are, outside hotdog."""
+    only_hotdog = requirements(EXTRAS["hotdog"]).keys() - {"torch", "pillow"}
     outside = {pair for pair in imported(ROOT / "optbook") if not pair[0].startswith("optbook/hotdog/")}
     assert {pair for pair in outside if pair[1] in only_hotdog} == set()
 
