@@ -164,6 +164,47 @@ def test_a_long_iteration_keeps_a_few_items_and_its_length(source: Source) -> No
     assert source.calls == 100
 
 
+def test_the_items_kept_are_bounded_too() -> None:
+    def batches() -> Iterator[torch.Tensor]:
+        for index in range(10):
+            yield torch.full((100,), float(index))
+
+    with stub(batches, limit=1000) as s:
+        list(batches())
+        assert [float(batch[0]) for batch in batches()] == [0, 1] * 5
+    assert s.bytes == 800
+
+
+def test_an_iteration_that_fails_is_not_recorded(source: Source) -> None:
+    def failing() -> Iterator[int]:
+        yield source.value()
+        if source.calls < 2:
+            raise ValueError("not yet")
+
+    with stub(failing) as s:
+        with pytest.raises(ValueError, match="not yet"):
+            list(failing())
+        assert list(failing()) == list(failing()) == [2]
+    assert s.misses == 0
+
+
+def test_an_empty_iteration_and_a_generators_result_are_replayed(source: Source) -> None:
+    def nothing() -> Any:
+        source.value()
+        yield from ()
+        return 5
+
+    def result() -> Any:
+        return (yield from nothing())
+
+    with stub(nothing):
+        for _ in range(3):
+            with pytest.raises(StopIteration) as stop:
+                next(result())
+            assert stop.value.value == 5
+    assert source.calls == 1
+
+
 def test_an_iterator_that_a_function_returns_is_recorded_as_its_items(source: Source) -> None:
     def numbers() -> Any:
         source.value()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hasha
 from typing import Any
 
 from optbook.benchmark.clock import Clock
+from optbook.formatting import bytes_
 from optbook.simplify import autograd, trees
 from optbook.simplify.patching import Constant, Real
 from optbook.simplify.recording import ITEMS, AsyncItems, Awaited, Items, Outcome, Recording, Returned, Wait
@@ -119,59 +120,52 @@ class Replaying:
         self.recording.add(key, outcome, seconds, kept)
 
     def _items(self, key: Hashable, iterator: Any) -> Generator[Any, Any, Any]:
-        items: list[Any] = []
-        number, spent, copy, left = 0, 0.0, False, True
-        sent: Any = None
+        taken, sent = _Taken(self.recording), None
         try:
             while True:
                 start = self._now()
                 try:
                     item = next(iterator) if sent is None else iterator.send(sent)
                 except StopIteration as stop:
-                    left = False
+                    taken.ended, taken.result = True, stop.value
                     return stop.value
-                spent += self._now() - start
-                number += 1
-                if len(items) < ITEMS:
-                    value, copy = self._kept(item)
-                    items.append(value)
+                taken.add(item, self._now() - start)
                 sent = yield item
+        except GeneratorExit:
+            taken.ended = True
+            taken.left()
+            raise
         finally:
-            if items:
-                self._left(left, number)
-                outcome = Items(tuple(items), number, spent / number, copy=copy)
-                self._add(key, outcome, spent, items)
-            else:
-                self.recording.failed(key)
+            self._add_items(key, taken, Items)
 
     async def _async_items(self, key: Hashable, iterator: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        items: list[Any] = []
-        number, spent, copy, left = 0, 0.0, False, True
+        taken = _Taken(self.recording)
         try:
             while True:
                 start = self._now()
                 try:
                     item = await anext(iterator)
                 except StopAsyncIteration:
-                    left = False
+                    taken.ended = True
                     return
-                spent += self._now() - start
-                number += 1
-                if len(items) < ITEMS:
-                    value, copy = self._kept(item)
-                    items.append(value)
+                taken.add(item, self._now() - start)
                 yield item
+        except GeneratorExit:
+            taken.ended = True
+            taken.left()
+            raise
         finally:
-            if items:
-                self._left(left, number)
-                outcome = AsyncItems(tuple(items), number, spent / number, copy=copy)
-                self._add(key, outcome, spent, items)
-            else:
-                self.recording.failed(key)
+            self._add_items(key, taken, AsyncItems)
 
-    def _left(self, left: bool, number: int) -> None:
-        if left:
-            self.recording.note(f"an iterator was left after {number} items: replayed ones end there")
+    def _add_items(self, key: Hashable, taken: _Taken, kind: type[Items]) -> None:
+        if not taken.ended or (taken.number and not taken.items):
+            if taken.ended:
+                self.recording.note(f"an item takes more than the limit of {bytes_(self.recording.limit)}")
+            self.recording.failed(key)
+            return
+        mean = taken.seconds / max(1, taken.number)
+        outcome = kind(tuple(taken.items), taken.number, mean, taken.result, taken.copy)
+        self._add(key, outcome, taken.seconds, taken.items)
 
     async def _awaited(self, key: Hashable, awaitable: Awaitable[Any]) -> Any:
         start = self._now()
@@ -184,6 +178,36 @@ class Replaying:
         value, copy = self._kept(result)
         self._add(key, Awaited(value, seconds, copy), seconds, value)
         return result
+
+
+class _Taken:
+    """What an iterator has given so far: the first items, as far as there is room for them."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.items: list[Any] = []
+        self.number = 0
+        self.seconds = 0.0
+        self.copy = False
+        self.ended = False
+        self.result: Any = None
+        self._recording = recording
+        self._room = recording.limit - recording.bytes
+
+    def add(self, item: Any, seconds: float) -> None:
+        """An item that was given after so many seconds."""
+        self.number += 1
+        self.seconds += seconds
+        if len(self.items) == ITEMS or self._room <= 0:
+            return
+        self._room -= trees.size(item)
+        if self._room >= 0:
+            value, self.copy = self._recording.copied(item)
+            self.items.append(autograd.cut(value))
+
+    def left(self) -> None:
+        """The iterator was left before it ended."""
+        if self.number:
+            self._recording.note(f"an iterator was left after {self.number} items: replayed ones end there")
 
 
 class ReplayingBackward(Replaying):
