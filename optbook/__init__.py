@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from optbook.optimize.compare import compare
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
+    from optbook.simplify.ceiling import ceiling
     from optbook.simplify.dummy import dummy_loader
     from optbook.simplify.stubs import stub
 
 __version__ = "0.1.0"
 __all__ = [
     "bench",
+    "ceiling",
     "compare",
     "dashboard",
     "dummy_loader",
@@ -45,6 +47,7 @@ _WHERE = {
     "profile": "optbook.benchmark.profiles.profile",
     "progress": "optbook.repeat.overview",
     "dashboard": "optbook.repeat.widgets",
+    "ceiling": "optbook.simplify.ceiling",
     "stub": "optbook.simplify.stubs",
     "dummy_loader": "optbook.simplify.dummy",
 }
