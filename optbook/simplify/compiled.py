@@ -9,6 +9,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+from optbook.benchmark.compilation import compiled_frames
 from optbook.simplify.trampoline import Choice
 
 GRAPH_BREAK = "code compiled by torch.compile breaks its graph at the stub, and is compiled once more for it"
@@ -24,7 +25,7 @@ def is_loaded() -> bool:
 
 def notes() -> tuple[str, ...]:
     """What stubs do to compiled code, where there is any."""
-    found = [GRAPH_BREAK] if is_loaded() else []
+    found = [GRAPH_BREAK] if compiled_frames() else []
     torch = sys.modules.get("torch")
     if torch is not None:
         unit, store = torch.jit._state._python_cu, torch.jit._recursive.concrete_type_store

@@ -100,7 +100,7 @@ class Stub:
     @property
     def declared(self) -> tuple[str, ...]:
         """What it can't see or do, and what else is good to know."""
-        own = self.component.notes + self._declared
+        own = self.component.notes + (compiled.notes() if self.active else self._declared)
         if isinstance(self._patch, Replacement):
             own += self._patch.declared
         if self._patch is not None and not self._patch.intact:
@@ -130,7 +130,6 @@ class Stub:
                 _forget_unused(patch)
             self._patch = patch
             _REGISTRY.stubs.append(self)
-        self._declared = compiled.notes()
         return self
 
     def remove(self) -> None:
@@ -139,6 +138,7 @@ class Stub:
             patch, self._patch = self._patch, None
             if patch is None:
                 return
+            self._declared = compiled.notes()
             patch.remove(self._layer)
             _REGISTRY.stubs.remove(self)
             _forget_unused(patch)
