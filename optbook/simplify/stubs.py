@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from types import FrameType
 from typing import Any
 
+from optbook.benchmark import replaced
 from optbook.errors import OptionError
 from optbook.simplify import compiled, kinds
 from optbook.simplify.components import Component, find
@@ -35,9 +36,8 @@ KINDS: Mapping[str, type[kinds.Kind]] = {
 
 @dataclass(eq=False)
 class Registry:
-    """The stubs that are active in this process, the oldest first, and the functions that they are on."""
+    """The functions that stubs of this process are on; which stubs these are, `replaced` knows."""
 
-    stubs: list[Stub] = field(default_factory=list)
     patches: dict[int, Patch] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -129,7 +129,7 @@ class Stub:
             finally:
                 _forget_unused(patch)
             self._patch = patch
-            _REGISTRY.stubs.append(self)
+            replaced.add(self)
         return self
 
     def remove(self) -> None:
@@ -140,7 +140,7 @@ class Stub:
                 return
             self._declared = compiled.notes()
             patch.remove(self._layer)
-            _REGISTRY.stubs.remove(self)
+            replaced.discard(self)
             _forget_unused(patch)
 
     def __enter__(self) -> Stub:
@@ -195,7 +195,7 @@ def install(
 
 def active() -> tuple[Stub, ...]:
     """The stubs that are in place, the oldest first."""
-    return tuple(_REGISTRY.stubs)
+    return tuple(found for found in replaced.now() if isinstance(found, Stub))
 
 
 def remove(name: str) -> Stub:

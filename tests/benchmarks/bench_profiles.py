@@ -25,6 +25,7 @@ from optbook.benchmark.profiles.targets import named
 from optbook.hotdog import targets, training
 from optbook.hotdog.coco import load_folder
 from optbook.hotdog.recipe import Recipe
+from tests.benchmarks import module_zoo, profile_peers
 from tests.benchmarks.run import Row
 
 PICTURES = Path(__file__).parent.parent.parent / "data" / "hotdogs"
@@ -184,4 +185,6 @@ def measure() -> list[Row]:
             by_lines <= 1.1 * by_lprun, {"%lprun": by_lprun}),
         Row("calls: largest error of a share (points), five kinds of work", ours, "less than cProfile's",
             ours < theirs, {"cProfile": theirs}),
+        *module_zoo.rows(),
+        *profile_peers.rows(),
     ]  # fmt: skip
