@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from optbook.magics.base import Notebook
@@ -40,7 +41,10 @@ def load(shell: Any) -> None:
 
 
 def unload(shell: Any) -> None:
-    """Undo `load`."""
+    """Undo `load`, and take all stubs away."""
+    stubs = sys.modules.get("optbook.simplify.stubs")
+    if stubs is not None:
+        stubs.remove_all()
     for kind in ("line", "cell"):
         for name in MAGICS:
             shell.magics_manager.magics[kind].pop(name, None)

@@ -104,8 +104,11 @@ class Ceiling:
         raise KeyError(f"no component {component!r}: there are {', '.join(p.component for p in self.parts)}")
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row a component and speed-up (inf for free): ``component``, ``speedup``, ``predicted_ratio``,
-        ``low``, ``high``, ``doubtful``, ``alone_ratio``, ``calls``, ``seconds`` (a call), ``next``, ``error``."""
+        """One row a component and speed-up (inf for free).
+
+        Columns: ``component``, ``speedup``, ``predicted_ratio``, ``low``, ``high``, ``doubtful``,
+        ``alone_ratio``, ``calls``, ``seconds`` (a call), ``next`` and ``error``.
+        """
         import pandas as pd
 
         rows = []
