@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
+from weakref import ReferenceType
 
 from optbook.benchmark.meters import memory
 from optbook.benchmark.profiles import cycles, references, tensors
@@ -129,7 +130,10 @@ class Census:
         if last:
             self._left = cycles.left(lambda things: bytes_of(things, self._storages), self.every)
         gc.collect()
-        fresh, number = gc.get_objects(), len(self._totals)
+        number = len(self._totals)
+        fresh = gc.get_objects()
+        if last:
+            self._note_lines(fresh)
         if number:
             self._births |= {id(thing): number for thing in fresh}
             gc.unfreeze()
@@ -137,16 +141,13 @@ class Census:
         self._births = {i: births[i] for i in map(id, things) if i in births}
         nodes, kept = tensors.graph(tensors.among(things), self._storages)
         self._totals.append((memory.resident() or 0.0, float(nodes), float(kept)))
-        lengths = ((id(thing), len(thing)) for thing in _containers(things))
         if not number:
-            self._first = self._longer = dict(lengths)
+            self._first = self._longer = {id(thing): len(thing) for thing in _containers(things)}
         else:
-            self._longer = {i: n for i, n in lengths if n > longer.get(i, n)}
-        if last:
-            self._grew = [thing for thing in _containers(things) if id(thing) in self._longer]
-            self._note_lines(fresh)
-        else:
-            del things, fresh
+            self._grew = [t for t in _containers(things) if len(t) > longer.get(id(t), len(t))]
+            self._longer = {id(thing): len(thing) for thing in self._grew}
+        del things, fresh
+        if not last:
             gc.freeze()
 
     def _note_lines(self, things: list[Any]) -> None:
@@ -168,7 +169,7 @@ class Census:
 
     def finish(self) -> Growth:
         """Say what grew and who holds it, and which tensors are there."""
-        holders = References(references.roots(self._given), references.hidden())
+        holders = References(references.roots(self._given), references.hidden() | {id(self)})
         held, totals = tensors.held(holders, self._storages)
         leaks = [*self._grown(holders)]
         turns = self.every * self.intervals
@@ -192,7 +193,7 @@ class Census:
                 groups.setdefault((id(holder), 0), _Group(holder)).longer = thing
         for thing in gc.get_objects():
             birth = self._births.get(id(thing))
-            if birth is None or thing not in holders:
+            if birth is None or thing not in holders or type(thing) is ReferenceType:
                 continue
             child, holder = thing, holders.parent(thing)
             while holder is not None and (id(holder) in self._births or not gc.is_tracked(holder)):
@@ -218,7 +219,8 @@ class Census:
         holder, turns = group.holder, self.every * self.intervals
         entries: list[Any] = []
         if group.longer is not None:
-            entries = _entries(group.longer)[self._first[id(group.longer)] :]
+            added = _entries(group.longer)[self._first[id(group.longer)] :]
+            entries = [entry for entry in added if type(entry) is not ReferenceType]
         loose = [entry for entry in entries if id(entry) not in self._births]
         size = bytes_of([*group.things, *loose], self._storages) / turns
         if size < LEAST_BYTES and not any(tensors.has_graph(thing) for thing in group.things):
