@@ -62,7 +62,7 @@ class Used:
             calls, misses = self._before[id(stub)]
             missed = stub.misses - misses
             if stub.calls == calls:
-                found.append(f"the stub of {stub.name} was never called in this process: it changed nothing")
+                found.append(f"the stub of {stub.name} was never called: it changed nothing")
             elif missed:
                 found.append(
                     f"{missed} calls of {stub.name} were real: nothing recorded matched their arguments"

@@ -209,7 +209,7 @@ def _member(path: str, holder: Any, name: str) -> Component | None:
         chosen = _chosen(holder)
     else:
         chosen = _ALL if own else Choice("class", holder)
-    function, kind = _function_behind(static)
+    function, kind = function_behind(static)
     if function is None:
         if not own and hasattr(type(static), "__get__") and callable(static) and not isinstance(static, type):
             return _c_method(path, holder, name, static)
@@ -245,7 +245,7 @@ def _chosen(holder: Any) -> Choice:
     return _ALL if is_tensor(holder) else Choice("instance", holder)
 
 
-def _function_behind(static: Any) -> tuple[Any, str]:
+def function_behind(static: Any) -> tuple[Any, str]:
     """The function that an entry of a class calls, and what the entry is."""
     if isinstance(static, FunctionType):
         return static, "method"
@@ -263,7 +263,7 @@ def _function_behind(static: Any) -> tuple[Any, str]:
 
 def _component(value: Any, name: str) -> Component:
     if isinstance(value, (property, staticmethod, classmethod, functools.cached_property)):
-        function, kind = _function_behind(value)
+        function, kind = function_behind(value)
         return _of_function(function, name, kind)
     if isinstance(value, FunctionType):
         return _of_function(value, name, "function")

@@ -21,21 +21,30 @@ _MARK = "__optbook_real__"
 
 
 class Counter:
-    """Counts calls of any number of threads; `step` costs some 30 ns and loses none."""
+    """Counts calls of any number of threads; `step` costs some 30 ns and loses none.
+
+    ``elsewhere`` are those of other processes, as far as they are known.
+    """
 
     def __init__(self) -> None:
         self._count = itertools.count()
         self._looks = 0
         self._lock = threading.Lock()
+        self.elsewhere = 0
         self.step: Callable[[], object] = self._count.__next__
 
     @property
-    def value(self) -> int:
-        """Steps so far."""
+    def here(self) -> int:
+        """Steps so far in this process."""
         with self._lock:
             value = next(self._count) - self._looks
             self._looks += 1
         return value
+
+    @property
+    def value(self) -> int:
+        """Steps so far, in all processes."""
+        return self.here + self.elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +162,10 @@ class Patch:
             if layer in self._layers and layer.real is not None:
                 layer.hole = layer.filling.fill(layer.real)
                 self._rebuild()
+
+    def inherited(self) -> None:
+        """In a forked process: the lock is free, whichever thread held it."""
+        self._lock = threading.RLock()
 
     def _rebuild(self) -> None:
         code = self._code

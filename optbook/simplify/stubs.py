@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import signal
 import sys
 import threading
@@ -18,7 +19,9 @@ from optbook.errors import OptionError
 from optbook.simplify import compiled, kinds
 from optbook.simplify.components import Component, find
 from optbook.simplify.patching import Layer, Patch, Replacement
+from optbook.simplify.processes import SESSION, Member
 from optbook.simplify.recording import Recording
+from optbook.simplify.running import running
 
 KINDS: Mapping[str, type[kinds.Kind]] = {
     kind.name: kind
@@ -52,6 +55,7 @@ class Stub:
     Attributes:
         component: what is replaced.
         kind: by what.
+        member: what is known of it in other processes.
     """
 
     def __init__(self, component: Component, kind: kinds.Kind) -> None:
@@ -59,6 +63,7 @@ class Stub:
         self.kind = kind
         self._filling, self._recording = kind.filling(is_backward(component))
         self._layer = Layer(component, self._filling)
+        self.member = Member(self._layer)
         self._patch: Patch | None = None
         self._declared: tuple[str, ...] = ()
 
@@ -74,17 +79,26 @@ class Stub:
 
     @property
     def calls(self) -> int:
-        """Calls in this process so far; a generator counts when it is started."""
+        """Calls so far, here and in processes that were started since; a generator counts when it starts."""
+        SESSION.collect()
         return self._layer.counter.value
+
+    @property
+    def calls_by_process(self) -> dict[int, int]:
+        """The same for each process, by its number; this one is the first."""
+        SESSION.collect()
+        return {os.getpid(): self._layer.counter.here, **self.member.calls}
 
     @property
     def misses(self) -> int:
         """Calls of the real component because nothing that was recorded matched."""
+        SESSION.collect()
         return 0 if self._recording is None else self._recording.misses.value
 
     @property
     def recorded(self) -> int:
         """Calls of the real component whose outcomes were recorded."""
+        SESSION.collect()
         return 0 if self._recording is None else self._recording.recorded.value
 
     @property
@@ -107,10 +121,12 @@ class Stub:
             own += ("its code was changed since: it is not stubbed any more",)
         elif self._patch is not None and self.component.by_code and _reloaded(self.component):
             own += ("its module was reloaded: what it defines now is not stubbed",)
-        return own + tuple(self._recording.notes if self._recording is not None else ())
+        recording = () if self._recording is None else tuple(self._recording.notes)
+        return own + self.member.declared + recording
 
     def settle(self) -> None:
         """Record no more: what was recorded is given out from now on, and all else is a miss."""
+        SESSION.collect()
         if self._recording is not None:
             self._recording.close()
 
@@ -130,6 +146,8 @@ class Stub:
                 _forget_unused(patch)
             self._patch = patch
             replaced.add(self)
+            SESSION.join(self.member)
+        self.member.without = running()
         return self
 
     def remove(self) -> None:
@@ -142,6 +160,8 @@ class Stub:
             patch.remove(self._layer)
             replaced.discard(self)
             _forget_unused(patch)
+            SESSION.leave(self.member)
+        self.member.within = running()
 
     def __enter__(self) -> Stub:
         return self.install()
@@ -299,6 +319,19 @@ def _forget_unused(patch: Patch) -> None:
     if not patch.layers:
         for key in [key for key, known in _REGISTRY.patches.items() if known is patch]:
             del _REGISTRY.patches[key]
+
+
+def stands_for(thing: object, target: object) -> bool:
+    """Whether the thing is held in place of the target."""
+    patch = _REGISTRY.patches.get(id(thing))
+    return patch is not None and patch is _REGISTRY.patches.get(id(target))
+
+
+def inherited() -> None:
+    """In a forked process: locks are free, whichever thread held them."""
+    _REGISTRY.lock = threading.RLock()
+    for patch in list(_REGISTRY.patches.values()):
+        patch.inherited()
 
 
 def _reloaded(component: Component) -> bool:
