@@ -60,7 +60,7 @@ class Bed:
         self.executions = 0
         self._workload = request.workload
         self._kept = Kept(request.given)
-        self._clock = clock
+        self.clock = clock
         self._order = order
         self._steps = self._chosen_steps(components, budget) if steps is None else steps
         self._skipped = 0 if self._steps is None else round(SKIPPED_SHARE * self._steps)
@@ -80,14 +80,14 @@ class Bed:
         Raises:
             Exception: what the workload raised.
         """
-        recorder = Recorder(self._clock, self._steps)
+        recorder = Recorder(self.clock, self._steps)
         self.executions += 1
         with output.dropped(self._printed), self._with(stubbed), around or nullcontext():
             if self._workload.setup is not None:
                 self._workload.setup()
             with recording(recorder):
                 self._workload.run()
-                self._clock.synchronize()
+                self.clock.synchronize()
         return max((len(series) for series in recorder.series.values()), default=0) or 1
 
     def put_back(self) -> None:
@@ -128,18 +128,18 @@ class Bed:
         sides = Interleaved(
             [self._side(stubbed) for stubbed in everything.values()],
             self._steps,
-            self._clock,
+            self.clock,
             self._order,
             self._skipped,
         )
         with output.dropped(self._printed):
             first = [sides.sample(index) for index in range(len(everything))]
         sides.loops = self._loops(first)
-        started, spent, rounds = self._clock.now(), 0.0, 0
+        started, spent, rounds = self.clock.now(), 0.0, 0
         while rounds < MOST_ROUNDS and (rounds < ROUNDS or spent * (rounds + 1) / rounds <= budget):
             sides.round()
             rounds += 1
-            spent = self._clock.now() - started
+            spent = self.clock.now() - started
             progress.elapsed(done + min(spent, budget))
         self.executions += len(everything) * (1 + rounds * sides.loops)
         for variant, times in zip(everything, sides.times, strict=True):

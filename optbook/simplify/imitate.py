@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from optbook.simplify import trees
 from optbook.simplify.kinds import Kind, Sleeping, Spinning
 from optbook.simplify.patching import Constant, Filling, Real
+from optbook.simplify.processes import Channel, Telling
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,25 @@ class Cost:
 class Timed:
     """A filling that calls the component for real, and notes what each call took and returned."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
         self.costs: list[Cost] = []
         self.running = 0
         self.returned_something = False
+        self._tell: Callable[[object], None] | None = None
 
     def fill(self, real: Real) -> Callable[..., Any]:
         """See `patching.Filling`."""
         call, flavour = real.call, real.flavour
 
         def timed(*args: Any, **kwargs: Any) -> Any:
-            wall, cpu = time.perf_counter(), time.thread_time()
+            wall, cpu = self._now(), time.thread_time()
             self.running += 1
             try:
                 value = call(*args, **kwargs)
             finally:
                 self.running -= 1
-            self._note(time.perf_counter() - wall, time.thread_time() - cpu)
+            self._note(self._now() - wall, time.thread_time() - cpu)
             self.returned_something |= value is not None
             return value
 
@@ -75,7 +78,24 @@ class Timed:
         self._note(wall, cpu)
 
     def _note(self, wall: float, cpu: float) -> None:
-        self.costs.append(Cost(min(cpu, wall), max(0.0, wall - cpu)))
+        cost = Cost(min(cpu, wall), max(0.0, wall - cpu))
+        self.costs.append(cost)
+        if self._tell is not None:
+            self._tell((cost, self.returned_something))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """One for another process has seen nothing yet."""
+        return Timed, (self._now,)
+
+    def tells(self, channel: Channel) -> None:
+        """See `processes.Telling`."""
+        self._tell = channel.send
+
+    def learns(self, told: Any) -> None:
+        """See `processes.Telling`."""
+        cost, returned_something = told
+        self.costs.append(cost)
+        self.returned_something |= returned_something
 
     @property
     def cost(self) -> Cost | None:
@@ -150,6 +170,30 @@ class Thinned:
             return replayed(*args, **kwargs)
 
         return thinned
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def tells(self, channel: Channel) -> None:
+        """See `processes.Telling`."""
+        self._lock = threading.Lock()
+        self._random.seed(channel.calls.seed)
+        if isinstance(self._replaying, Telling):
+            self._replaying.tells(channel)
+
+    def learns(self, told: Any) -> None:
+        """See `processes.Telling`."""
+        if isinstance(self._replaying, Telling):
+            self._replaying.learns(told)
+
+    @property
+    def recording(self) -> object:
+        """What the replayed calls give out."""
+        return getattr(self._replaying, "recording", None)
 
     def _is_real(self, key: Hashable) -> bool:
         with self._lock:

@@ -13,6 +13,8 @@ from optbook.experiments.record import Experiment
 from optbook.simplify.bed import REAL, Variant
 from optbook.simplify.result import Ceiling
 
+SHORTEST = 1e-9
+"""Seconds of what took no time that a clock could tell."""
 _SAME = ("unit", "notebook", "participant", "session", "machine", "cores", "git_revision", "git_dirty",
          "modules_hash", "versions", "flags", "seed")  # fmt: skip
 
@@ -40,7 +42,8 @@ def logged(result: Ceiling, times: Mapping[Variant, Sequence[float]], real: Expe
 def _experiment(
     variant: Variant, seconds: Sequence[float], of_real: Sequence[float], real: Experiment
 ) -> Experiment:
-    found = statistics.median(list(seconds))
+    seconds = [max(each, SHORTEST) for each in seconds]
+    found = statistics.median(seconds)
     rate = found.inverse((real.throughput or 0.0) * basic.median(of_real))
     units = {unit: value * basic.median(of_real) / found.value for unit, value in real.units.items()}
     return Experiment(

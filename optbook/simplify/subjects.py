@@ -65,12 +65,15 @@ class Subject:
 
 
 def study(bed: Bed, component: Component) -> Subject | str:
-    """Time the component's real calls in one run, record what they return in another; or why that can't be.
+    """Time the component's real calls in one run, record what they return in another, replay it in a third.
+
+    Returns:
+        What is known of the component; or why it can't be removed.
 
     Raises:
         Exception: what the real workload raised.
     """
-    timed = Timed()
+    timed = Timed(bed.clock.now)
     with_timer = stubs.Stub(component, Filled(timed))
     probe = LockProbe(lambda: timed.running > 0)
     with with_timer:
@@ -78,14 +81,18 @@ def study(bed: Bed, component: Component) -> Subject | str:
     calls = with_timer.calls / steps
     if not calls:
         return "it is never called in this process"
-    replaying = (ReplayingBackward if stubs.is_backward(component) else Replaying)(Recording())
-    problem = bed.works(((component, replaying),))
-    if problem:
-        return f"without it the workload raises {problem}"
+    replaying = (ReplayingBackward if stubs.is_backward(component) else Replaying)(
+        Recording(), clock=bed.clock
+    )
+    stubbed = ((component, replaying),)
+    problem = bed.works(stubbed)  # its first calls are real
     replaying.recording.close()
     recorded = replaying.recording.mean_seconds
-    if recorded is None:
+    if not problem and recorded is None:
         return "nothing that it returns could be recorded"
+    problem = problem or bed.works(stubbed)
+    if problem or recorded is None:
+        return f"without it the workload raises {problem}"
     return Subject(
         component=component,
         replaying=replaying,
