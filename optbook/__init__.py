@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
     from optbook.simplify.dummy import dummy_loader
+    from optbook.simplify.expect import expect
     from optbook.simplify.stubs import stub
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ __all__ = [
     "compare",
     "dashboard",
     "dummy_loader",
+    "expect",
     "log",
     "machine",
     "peaks",
@@ -49,6 +51,7 @@ _WHERE = {
     "dashboard": "optbook.repeat.widgets",
     "ceiling": "optbook.simplify.ceiling",
     "stub": "optbook.simplify.stubs",
+    "expect": "optbook.simplify.expect",
     "dummy_loader": "optbook.simplify.dummy",
 }
 

@@ -12,8 +12,10 @@ from optbook.benchmark import coroutines
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.diagnosis import diagnose
 from optbook.benchmark.evidence import of_measurement
+from optbook.benchmark.expectation import Expectation
 from optbook.benchmark.figures import figures
 from optbook.benchmark.origin import origin
+from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.quantities import Quantity, amount, evaluated, metric, short
 from optbook.benchmark.replaced import Used
@@ -37,6 +39,7 @@ def bench(
     stubs: Sequence[str] = (),
     source: str = "",
     flops: bool = False,
+    expect: Expectation | None = None,
     clock: Clock | None = None,
 ) -> Experiment:
     """Measure ``function()``, append the experiment to the log, and return it.
@@ -59,6 +62,7 @@ def bench(
         source: the source of the workload, for the log.
         flops: count the FLOPs of the workload, in a pass of its own after the measured runs that executes
             it once more (a few steps where steps are tracked), and hold them against the machine's peak.
+        expect: a prediction to hold the result against: ``optbook.expect("decode")``.
         clock: the clock to read.
 
     Returns:
@@ -78,6 +82,8 @@ def bench(
         max_runs=settings.max_runs,
         reset_peak=settings.reset_peak,
     )
+    if expect is not None and not hasattr(expect, "judged"):
+        raise OptionError(f"expect is {short(expect)}: give a prediction, such as optbook.expect('decode')")
     label = label_of(function if label is None else label)
     given, function = function, runnable(function)
     units, metrics = dict(units or {}), dict(metrics or {})
@@ -116,6 +122,10 @@ def bench(
         **fields,
         **origin(),
     )
+    if expect is not None:
+        request = Request(workload, given, experiment, clock=clock)
+        judged, raised = expect.judged(request, problem)
+        experiment, problem = experiment.replace(**judged), problem or raised
     trouble = log.record(experiment)
     if trouble:
         experiment = experiment.replace(warnings=(*experiment.warnings, trouble))

@@ -157,6 +157,17 @@ class Log:
 
         return to_frame([], [], [] if hidden else None, waiting)
 
+    def get(self, id: str) -> Experiment:
+        """The experiment with this id.
+
+        Raises
+        ------
+        LogError
+            There is none, or the log cannot be read.
+        """
+        waiting = {experiment.id: experiment for experiment in self.pending}
+        return waiting[id] if id in waiting else self.store.get(id)
+
     def latest(self, label: str, status: Status | None = None) -> Experiment | None:
         """The newest experiment of this label (and status, if given) that is not hidden; None if none."""
         for experiment in reversed(self.pending):

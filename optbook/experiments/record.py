@@ -121,6 +121,13 @@ class Experiment:
     )
 
     stubs: str = column("active stubs, joined by commas; empty if none", "")
+    expected: str = column("the component whose predicted gain was to be met; empty if none", "")
+    component_speedup: float | None = column("how many times as fast that component is by itself", None)
+    predicted: float | None = column("throughput predicted at that speed-up, against prediction_of's", None)
+    predicted_low: float | None = column("lower end of the range of predicted", None)
+    predicted_high: float | None = column("upper end of the range of predicted", None)
+    achieved: float | None = column("throughput against that of prediction_of", None)
+    prediction_of: str = column("id of the experiment whose ceiling predicted it", "")
     warnings: tuple[str, ...] = column("what to keep in mind when reading the figures", ())
 
     notebook: str = column("the notebook or script it came from", "")

@@ -59,6 +59,8 @@ def _rows(e: Experiment) -> Iterable[tuple[str, str]]:
         for unit, rate in e.units.items():
             if unit != e.unit and (unit != "run" or len(e.units) == 1):
                 yield "", write.rate(rate, one_line(unit, 40))
+    if e.predicted is not None:
+        yield "predicted", _predicted(e)
     kind = "step" if e.steps else "run"
     if e.seconds is not None:
         yield f"median {kind}", write.seconds(e.seconds) + _tail(e)
@@ -89,6 +91,13 @@ def _rows(e: Experiment) -> Iterable[tuple[str, str]]:
         yield "GPU", "; ".join(_gpu(e))
     for name, value in e.metrics.items():
         yield one_line(name, 40), write.number(value, 4)
+
+
+def _predicted(e: Experiment) -> str:
+    name, alone = one_line(e.expected, 60), e.component_speedup or 0.0
+    faster = f"{name} alone is {alone:.3g}× as fast" if math.isfinite(alone) else f"{name} costs nothing now"
+    ends = f"{e.predicted_low or 0:.2f} to {e.predicted_high or 0:.2f}"
+    return f"{e.predicted:.2f}× ({ends}), achieved {e.achieved or 0:.2f}×: {faster}"
 
 
 def _flops(e: Experiment) -> str:

@@ -42,6 +42,11 @@ class MeasureMagics(OptbookMagics):
         default=[],
         help="replace this component while it is measured: name, or name:kind; may be repeated",
     )
+    @argument(
+        "--expect",
+        help="hold the result against what the newest ceiling predicted for this component: decode, "
+        "decode=fast_decode (what does its work now), decode:4 (4 times as fast), decode@label",
+    )
     @argument("--simplified", action="append", default=[], help="what a stub made by hand stands in for")
     @result_options
     @line_cell_magic
@@ -76,6 +81,10 @@ class MeasureMagics(OptbookMagics):
             "stubs": options.simplified,
             "flops": options.flops,
         }
+        if options.expect is not None:
+            from optbook.simplify.expect import parsed
+
+            given["expect"] = parsed(options.expect, self._shell.user_ns)
         with ExitStack() as stack:
             for stub in self._stubs(options.stub):
                 stack.enter_context(stub)

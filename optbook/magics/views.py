@@ -44,7 +44,7 @@ class ViewMagics(OptbookMagics):
         "what",
         nargs="?",
         default="overview",
-        choices=["overview", "log", "machine", "profiles", "help"],
+        choices=["overview", "log", "machine", "profiles", "predictions", "help"],
         help="what to show",
     )
     @argument("label", nargs="*", help="profiles: only those of experiments with this label")
@@ -76,6 +76,10 @@ class ViewMagics(OptbookMagics):
             from optbook.experiments.log import profiles
 
             return profiles(" ".join(options.label) or None)
+        if options.what == "predictions":
+            from optbook.simplify.predictions import predictions
+
+            return predictions()
         if options.what == "log":
             from optbook.experiments.log import log
 
