@@ -29,14 +29,14 @@ ROWS = (
     ("%%profile network", "traffic, and the time in sockets and collectives"),
     (
         "%stub name",
-        "replay recorded outputs in its place; kinds: sleep, spin, dummy, value, skip; %stub lists",
+        "replay recorded outputs in its place; or sleep, spin, dummy, value, skip; %stub lists",
     ),
     ("%%stub name", "the cell below stands in for the component; `real` is the component"),
     ("%unstub name", "the real component again; --all for all of them"),
     ("%%bench --stub name", "replace a component while the cell is measured"),
     (
         "%%ceiling name other",
-        "what the system would reach with each free, and each alone; or find them itself",
+        "what the system would reach with each free, and each alone; or find them",
     ),
     ("%%ceiling name --speedup 2,4", "what a faster component would bring; --inside asks of its parts"),
     ('with span("augment"):', "time a part of the workload"),
