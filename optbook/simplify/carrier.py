@@ -6,7 +6,6 @@ import gc
 import importlib
 import inspect
 import os
-import pickle
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -24,16 +23,7 @@ from optbook.simplify.imitate import Filled
 from optbook.simplify.processes import Member
 from optbook.simplify.trampoline import Choice
 
-UNCARRIED = (
-    pickle.PickleError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    OptionError,
-    TypeError,
-    ValueError,
-    RuntimeError,
-)
+_UNCARRIED = (*processes.UNPICKLED, LookupError, OptionError)
 _LOOKED_AT = 100_000
 
 
@@ -114,7 +104,7 @@ class Carrier:
                 stub = stubs.Stub(_component(sent), Filled(cloudpickle.loads(sent.filling)))
                 stub.member.token = sent.token
                 stub.install()
-            except UNCARRIED as error:
+            except _UNCARRIED as error:
                 processes.Channel(self._folder, sent.token).send(_uncarried(error))
             else:
                 stub.member.tells(self._folder)
@@ -162,7 +152,7 @@ def _sent(member: Member, reached: Reached) -> Sent | None:
             attribute="" if place is None else place[1],
             filling=cloudpickle.dumps(member.layer.filling),
         )
-    except UNCARRIED as error:
+    except _UNCARRIED as error:
         member.notes.setdefault(_uncarried(error))
         return None
 

@@ -87,6 +87,14 @@ class MadeUp(Replaying):
 
         return made_up
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_real": None}
+
+    def learns(self, told: Any) -> None:
+        if self._made is None and self.recording.learns(told):
+            self._made = told.outcome
+            self._real.refill()
+
     def _add(self, key: Hashable, outcome: Outcome, seconds: float, kept: Any) -> None:
         from optbook.simplify.dummy import dummy
 
@@ -109,6 +117,12 @@ class Calling:
 
     body: Callable[..., Any] | str
     namespace: dict[str, Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process: of the names that the source's other ones live among, those it uses."""
+        used = _names_in(self.body) if isinstance(self.body, str) else set()
+        names = {name: value for name, value in self.namespace.items() if name in used}
+        return {"body": self.body, "namespace": names}
 
     def fill(self, real: Real) -> Callable[..., Any]:
         body = _compiled(self.body, real, self.namespace) if isinstance(self.body, str) else self.body
@@ -152,6 +166,10 @@ def parsed(source: str) -> ast.Module:
     if not tree.body:
         raise OptionError("the body is empty: write what the stub is to do, or use kind='skip'")
     return tree
+
+
+def _names_in(source: str) -> set[str]:
+    return {node.id for node in ast.walk(parsed(source)) if isinstance(node, ast.Name)}
 
 
 def _compiled(source: str, real: Real, namespace: dict[str, Any]) -> Callable[..., Any]:

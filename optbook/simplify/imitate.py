@@ -7,6 +7,7 @@ replayed and takes a part of the time of the real one, on a core where that comp
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -60,28 +61,28 @@ class Timed:
                 value = call(*args, **kwargs)
             finally:
                 self.running -= 1
-            self._note(self._now() - wall, time.thread_time() - cpu)
-            self.returned_something |= value is not None
+            self._note(self._now() - wall, time.thread_time() - cpu, value)
             return value
 
         def started(*args: Any, **kwargs: Any) -> Any:
-            self.returned_something = True
+            self._returned(None, True)
             return call(*args, **kwargs)
 
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return await _Driven(call(*args, **kwargs), self._note_awaited)
+            return await _Driven(call(*args, **kwargs), self._note)
 
         return {"function": timed, "coroutine": awaited}.get(flavour, started)
 
-    def _note_awaited(self, wall: float, cpu: float, value: object) -> None:
-        self.returned_something |= value is not None
-        self._note(wall, cpu)
+    def _note(self, wall: float, cpu: float, value: object) -> None:
+        self._returned(Cost(min(cpu, wall), max(0.0, wall - cpu)), value is not None)
 
-    def _note(self, wall: float, cpu: float) -> None:
-        cost = Cost(min(cpu, wall), max(0.0, wall - cpu))
-        self.costs.append(cost)
+    def _returned(self, cost: Cost | None, something: bool) -> None:
         if self._tell is not None:
-            self._tell((cost, self.returned_something))
+            self._tell((cost, something))
+            return
+        self.returned_something |= something
+        if cost is not None:
+            self.costs.append(cost)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """One for another process has seen nothing yet."""
@@ -93,9 +94,7 @@ class Timed:
 
     def learns(self, told: Any) -> None:
         """See `processes.Telling`."""
-        cost, returned_something = told
-        self.costs.append(cost)
-        self.returned_something |= returned_something
+        self._returned(*told)
 
     @property
     def cost(self) -> Cost | None:
@@ -181,7 +180,7 @@ class Thinned:
     def tells(self, channel: Channel) -> None:
         """See `processes.Telling`."""
         self._lock = threading.Lock()
-        self._random.seed(channel.calls.seed)
+        self._random.seed(os.getpid())
         if isinstance(self._replaying, Telling):
             self._replaying.tells(channel)
 

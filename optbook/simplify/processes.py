@@ -32,7 +32,7 @@ from optbook.simplify.patching import Counter, Layer
 
 _COUNTS = struct.Struct("=3Q")
 _LENGTH = struct.Struct("=Q")
-_UNREADABLE = (pickle.PickleError, AttributeError, ImportError, TypeError, ValueError, RuntimeError, OSError)
+UNPICKLED = (pickle.PickleError, AttributeError, ImportError, TypeError, ValueError, RuntimeError, OSError)
 
 
 @runtime_checkable
@@ -89,7 +89,7 @@ class Channel:
             return
         try:
             pickled = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        except _UNREADABLE as error:
+        except UNPICKLED as error:
             pickled = pickle.dumps(f"what it returns in a worker can't be passed on ({error})")
         rest = memoryview(_LENGTH.pack(len(pickled)) + pickled)
         with self._lock:
@@ -286,7 +286,7 @@ class Session:
                 self._read[path.name] = file.tell()
                 try:
                     message: object = pickle.loads(pickled)
-                except _UNREADABLE as error:
+                except UNPICKLED as error:
                     message = f"what it returned in process {pid} can't be read here ({error})"
                 member.told(message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from optbook.errors import OptionError
 from optbook.formatting import bytes_
 from optbook.simplify import trees
 from optbook.simplify.patching import Counter
+from optbook.simplify.processes import UNPICKLED, Channel
 
 LIMIT = 512 * 2**20
 KEEP = 4
@@ -101,6 +103,16 @@ class Series:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Told:
+    """An outcome that another process recorded: of what form the arguments were, its seconds and bytes."""
+
+    key: Hashable
+    outcome: Outcome
+    seconds: float
+    needed: int
+
+
 class Recording:
     """Outcomes of real calls.
 
@@ -136,6 +148,7 @@ class Recording:
         self.values: dict[Hashable, Callable[[], Any]] = {}
         self._series: dict[Hashable, Series] = {}
         self._lock = threading.Lock()
+        self._tell: Callable[[object], None] | None = None
 
     def close(self) -> None:
         """Record no more: a call without a match is a miss from now on."""
@@ -178,7 +191,9 @@ class Recording:
 
         What an iterator gave is given out from the first time on, other outcomes once there are enough.
         """
-        needed = trees.size(kept)
+        self._add(key, outcome, seconds, trees.size(kept))
+
+    def _add(self, key: Hashable, outcome: Outcome, seconds: float, needed: int) -> None:
         if self.bytes + needed > self.limit:
             self.note(
                 f"no more than {bytes_(self.bytes)} of outputs are kept, of a limit of {bytes_(self.limit)}"
@@ -192,10 +207,47 @@ class Recording:
             series.seconds += seconds
             if len(series.outcomes) >= self.keep or isinstance(outcome, Items):
                 self._get_ready(key, series)
+        if self._tell is not None:
+            if type(outcome) in _FOR_OTHERS:
+                self._tell(Told(key, outcome, seconds, needed))
+            else:
+                self.note("what a worker records under autograd stays there")
 
     def note(self, text: str) -> None:
         """Something to know about what was recorded."""
-        self.notes.setdefault(text)
+        if text not in self.notes:
+            self.notes[text] = None
+            if self._tell is not None:
+                self._tell(text)
+
+    # In other processes
+
+    def tells(self, channel: Channel) -> None:
+        """In a worker: tell what is recorded from now on; locks are free, whichever thread held them."""
+        self._lock = threading.Lock()
+        self._tell = channel.send
+        self.misses, self.recorded = channel.misses, channel.recorded
+
+    def learns(self, told: Told) -> bool:
+        """Keep what a worker recorded; False if there was enough already."""
+        with self._lock:
+            series = self._series.setdefault(told.key, Series())
+            if self.closed or series.started >= self.keep:
+                return False
+            series.started += 1
+        self._add(told.key, told.outcome, told.seconds, told.needed)
+        return True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy for another process, with the outcomes that can be pickled."""
+        told: list[bytes] = []
+        with self._lock:
+            for key, series in self._series.items():
+                for outcome in series.outcomes:
+                    if type(outcome) in _FOR_OTHERS:
+                        mean = series.seconds / len(series.outcomes)
+                        told += _pickled(Told(key, outcome, mean, trees.size(outcome)))
+        return _recording, (self.keep, self.limit, self.copy, self.closed, told)
 
     def copied(self, value: Any) -> tuple[Any, bool]:
         """What to keep of a value, and whether to give out copies of it."""
@@ -214,3 +266,26 @@ class Recording:
         if all(type(outcome) is Returned and not outcome.copy for outcome in outcomes):
             self.values[key] = itertools.cycle([outcome.value for outcome in outcomes]).__next__  # type: ignore[attr-defined]
         self.ready[key] = itertools.cycle(outcomes).__next__
+
+
+_FOR_OTHERS = (Returned, Awaited, Items, AsyncItems)
+
+
+def _pickled(told: Told) -> list[bytes]:
+    """It, or nothing where it can't be pickled."""
+    try:
+        return [pickle.dumps(told, pickle.HIGHEST_PROTOCOL)]
+    except UNPICKLED:
+        return []
+
+
+def _recording(keep: int, limit: float, copy: bool, closed: bool, told: list[bytes]) -> Recording:
+    recording = Recording(keep, limit, copy=copy)
+    for each in told:
+        try:
+            recording.learns(pickle.loads(each))
+        except UNPICKLED as error:
+            recording.note(f"some of what was recorded can't be read in a worker ({error})")
+    if closed:
+        recording.close()
+    return recording

@@ -12,6 +12,7 @@ from optbook.benchmark.clock import Clock
 from optbook.formatting import bytes_
 from optbook.simplify import autograd, trees
 from optbook.simplify.patching import Constant, Real
+from optbook.simplify.processes import Channel
 from optbook.simplify.recording import ITEMS, AsyncItems, Awaited, Items, Outcome, Recording, Returned, Wait
 
 _form = trees.form_of_call
@@ -41,6 +42,23 @@ class Replaying:
         other = copy.copy(self)
         other._wait = wait
         return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process; see `processes`."""
+        return {**self.__dict__, "_thread": None, "_gradients": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._thread = threading.local()
+
+    def tells(self, channel: Channel) -> None:
+        """See `processes.Telling`."""
+        self._thread = threading.local()
+        self.recording.tells(channel)
+
+    def learns(self, told: Any) -> None:
+        """See `processes.Telling`."""
+        self.recording.learns(told)
 
     def fill(self, real: Real) -> Constant | Callable[..., Any]:
         """See `patching.Filling`."""
