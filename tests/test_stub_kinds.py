@@ -98,6 +98,23 @@ def test_calls_of_the_same_form(one: Any, other: Any) -> None:
     assert trees.form_of_call((one,), {}) == trees.form_of_call((other,), {})
 
 
+@dataclasses.dataclass
+class Learning:
+    """An object of a training script: its history grows with every step."""
+
+    module: torch.nn.Module
+    history: list[float]
+    batch: torch.Tensor
+
+
+def test_a_history_that_grows_beside_a_module_is_no_other_form() -> None:
+    module, batch = torch.nn.ReLU(), torch.ones(2)
+    before = trees.form_of_call((Learning(module, [], batch),), {})
+    assert before == trees.form_of_call((Learning(module, [1.0], batch),), {})
+    assert before != trees.form_of_call((Learning(module, [], torch.ones(3)),), {})
+    assert before != trees.form_of_call((Learning(torch.nn.ReLU(), [], batch),), {})
+
+
 def test_after_settling_a_call_without_a_match_is_a_miss(source: Source) -> None:
     with stub("source.batch", keep=3) as s:
         source.batch(torch.ones(2))

@@ -126,11 +126,20 @@ def _former(kind: type) -> Callable[[Any], Any]:
             value, lambda: (kind, *((key, form(item)) for key, item in list(value.items())[:_LISTED]))
         )
     if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind)]
-        return lambda value: _deep(value, lambda: (kind, *(form(getattr(value, n, None)) for n in names)))
+        return lambda value: _deep(value, lambda: (kind, *_forms_of_fields(value)))
     if hasattr(kind, "shape"):
         return lambda value: (kind, *_shape(value))
     return type
+
+
+def _forms_of_fields(value: Any) -> Iterator[Hashable]:
+    """Of what learns, lists and dictionaries count by type: such as a history, they grow from call to call."""
+    held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+    torch = sys.modules.get("torch")
+    learns = () if torch is None else (torch.nn.Module, torch.optim.Optimizer)
+    growing = (list, dict) if any(isinstance(each, learns) for each in held) else ()
+    for each in held:
+        yield type(each) if type(each) in growing else form(each)
 
 
 def _former_of_tensors(torch: Any) -> Callable[[Any], Hashable]:
