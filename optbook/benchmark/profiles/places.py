@@ -55,6 +55,7 @@ def is_measuring(file: str) -> bool:
     return Path(file).is_relative_to(_MEASURING)
 
 
+@functools.lru_cache(maxsize=4096)
 def is_yours(file: str) -> bool:
     """Whether a file is neither installed, nor part of Python, nor of the instrument.
 
