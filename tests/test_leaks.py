@@ -15,7 +15,7 @@ import torch
 import optbook
 from optbook.benchmark.bench import runnable
 from optbook.benchmark.cell import Cell
-from optbook.benchmark.profiles.leaks import Growth, Leak
+from optbook.benchmark.profiles.leaks import Census, Growth, Leak
 from optbook.benchmark.profiles.leaks_pass import LeakSearch
 from optbook.benchmark.profiles.references import References, hidden, roots
 from optbook.benchmark.profiles.request import Request
@@ -84,7 +84,6 @@ ring.append(Thing())
 last = [Thing() for _ in range(20)]
 losses.append(forward())
 """
-LOGGER = "logging.Logger.manager -> Manager.loggerDict -> dict['a']"
 KNOWN = {
     "__main__.history -> list[N] -> Thing": "Thing",
     "__main__.arrays -> list[N] -> ndarray": "ndarray",
@@ -93,7 +92,7 @@ KNOWN = {
     "__main__.cached (its cache) -> ndarray": "ndarray",
     "__main__.bounded (its cache) -> Thing": "Thing",
     "__main__.Thing.registry -> list[N] -> Thing": "Thing",
-    f"{LOGGER} -> Logger.handlers -> list[N] -> StreamHandler": "StreamHandler",
+    "logging.getLogger('a') -> Logger.handlers -> list[N] -> StreamHandler": "StreamHandler",
     "code in C, which Python's collector can't look into -> Thing": "Thing",
     "__main__.head -> tuple": "tuple, Thing",
     "__main__.agent -> Agent.memory -> dict['old'] -> list[N] -> Thing": "Thing",
@@ -271,10 +270,9 @@ def test_tracemalloc_and_frozen_objects_of_the_user_stay() -> None:
     tracemalloc.start()
     gc.freeze()
     try:
-        search_with_settings_kept = LeakSearch(Request(Workload(dir), dir, RUNS))
-        search_with_settings_kept.start()
-        search_with_settings_kept.workload().run()
-        search_with_settings_kept.stop()
+        census = Census(dir, "run", 1)
+        census.trace()
+        census.close()
         assert tracemalloc.is_tracing()
         assert gc.get_freeze_count() > 0
     finally:

@@ -27,7 +27,8 @@ from optbook.benchmark.profiles.memory import (
     memory_profile,
     memory_ready,
 )
-from optbook.benchmark.profiles.memory_lines import MOST_EVENTS, Resident
+from optbook.benchmark.profiles.memory_lines import MOST_EVENTS
+from optbook.benchmark.profiles.memory_meters import Resident
 from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.profiles.tensors import HeldTensor
@@ -131,10 +132,10 @@ def test_lines_of_a_cell_and_the_functions_that_take_memory(cell: Profiled) -> N
     assert first.grew == pytest.approx(32 * MIB, abs=2 * MIB)
     assert own["small = [1]"].python_grew < 4096
     temporary = lines(profile, "temporary")["total = (np.ones(n) * 2).sum()"]
-    assert temporary.python_rose == pytest.approx(2 * 16e6, rel=0.01)  # ones and their double
+    assert temporary.python_rose == pytest.approx(16e6, rel=0.01)  # NumPy doubles in place
     assert abs(temporary.python_grew) < 4096
     if Resident(True).exact:
-        assert temporary.rose == pytest.approx(2 * 16e6, abs=4 * MIB)
+        assert temporary.rose == pytest.approx(16e6, abs=4 * MIB)
         assert temporary.peak > first.grew + temporary.rose - 8 * MIB
     assert profile.executions == 3
     assert profile.growth is None
@@ -212,7 +213,7 @@ def test_a_debugger_is_refused_and_kept() -> None:
     request = Request(Workload(dir), dir, Experiment(label=""))
     sys.settrace(debugger)
     try:
-        with pytest.raises(OptbookError, match="debugger or another profiler .*debugger"):
+        with pytest.raises(OptbookError, match=r"a debugger or another profiler \(.*debugger\)"):
             memory_ready(request)
         with pytest.raises(OptbookError, match="traces lines already"):
             memory_profile(request)
@@ -226,14 +227,15 @@ def test_tracemalloc_of_the_user_stays_on(cell: Profiled) -> None:
     try:
         profile = cell("y = bytearray(8 << 20)")
         assert tracemalloc.is_tracing()
-        assert profile.allocations[0].size == pytest.approx(8 * MIB, rel=0.01)
+        assert profile.allocations[0].size >= 8 * MIB
+        assert any(note.startswith("tracemalloc was on") for note in profile.notes)
     finally:
         tracemalloc.stop()
 
 
 def test_allocations_are_those_at_the_highest_moment_by_line_of_yours(cell: Profiled) -> None:
-    profile = cell("big = np.ones(2_000_000)\nlittle = np.ones(100_000)\ndel big\nlast = 1")
-    assert [(a.line, round(a.size / 8e5)) for a in profile.allocations[:2]] == [(2, 20), (3, 1)]
+    profile = cell("big = np.ones(2_000_000)\nlittle = np.ones(1_000_000)\ndel big\nlast = 1")
+    assert [(a.line, round(a.size / 8e6)) for a in profile.allocations[:2]] == [(2, 2), (3, 1)]
     assert "In[" in str(profile)
 
 
@@ -288,7 +290,12 @@ def test_await_in_a_running_loop(shell: Any) -> None:
 
 
 def test_a_tracked_loop_runs_once_a_pass_with_the_lines_around_it(cell: Profiled) -> None:
-    source = "import optbook\nbefore = bytearray(8 << 20)\nkept = []\nfor i in optbook.track(range(30)):\n    kept.append(np.ones(9000))"
+    source = """import optbook
+before = bytearray(8 << 20)
+kept = []
+for i in optbook.track(range(30)):
+    kept.append(np.ones(9000))
+"""
     profile = cell(source)
     own = lines(profile, profile.listings[0].name)
     assert own["before = bytearray(8 << 20)"].python_grew == pytest.approx(8 * MIB, rel=0.01)
@@ -311,7 +318,7 @@ def test_leaks_and_tensors_of_a_cell_that_runs_again(shell: Any) -> None:
     assert leak.chain.endswith("Tensor.grad_fn -> MeanBackward0 -> …")
     assert "model[0].weight" in {tensor.holder for tensor in profile.tensors}
     assert len(shell.user_ns["history"]) == 4  # put back to what the measurement left
-    assert profile.executions == 4 + 3 + 3 + 4 or profile.executions > 8
+    assert profile.executions >= 4 + 1 + 1 + 4
     for text in (str(profile), profile._repr_html_()):
         assert "What grows with each run" in text
         assert "model[0].weight" in text

@@ -22,16 +22,16 @@ from weakref import ReferenceType
 
 from optbook.benchmark.meters import memory
 from optbook.benchmark.profiles import cycles, references, tensors
-from optbook.benchmark.profiles.memory_lines import FRAMES, calling_line
+from optbook.benchmark.profiles.memory_meters import FRAMES, calling_line
 from optbook.benchmark.profiles.places import is_yours
 from optbook.benchmark.profiles.references import References, kind
+from optbook.benchmark.profiles.sizes import HEAP_TYPE, bytes_of
 
 LEAST_BYTES = 128
 """Growth of less than this a run or step is not listed, unless tensors with a graph are part of it."""
 MOST_LEAKS, MOST_TYPES = 20, 3
 CONTAINERS = frozenset({list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict})
 _HOLDERS = frozenset({dict, CellType, references.CACHES})
-_HEAP_TYPE, _GC_BYTES = 1 << 9, 16
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class Census:
         ends = [_entries(container)[-1:] for container in self._grew]
         for thing in [*things, *itertools.chain(*ends)]:
             # Before Python 3.12 an instance is not found itself, but its attributes are.
-            for part in (thing, *(gc.get_referents(thing) if type(thing).__flags__ & _HEAP_TYPE else ())):
+            for part in (thing, *(gc.get_referents(thing) if type(thing).__flags__ & HEAP_TYPE else ())):
                 place = calling_line(tracemalloc.get_object_traceback(part))
                 if place is not None:
                     self._lines[id(thing)] = place
@@ -285,7 +285,7 @@ def _containers(things: list[Any]) -> Iterable[Any]:
 
 def _is_yours(kind: type) -> bool:
     file = getattr(sys.modules.get(kind.__module__), "__file__", None)
-    return bool(kind.__flags__ & _HEAP_TYPE) and (file is None or is_yours(file))
+    return bool(kind.__flags__ & HEAP_TYPE) and (file is None or is_yours(file))
 
 
 def _owner(holder: Any, holders: References) -> Any:
@@ -318,41 +318,3 @@ def _bound(group: _Group) -> int | None:
         return holder.maxlen
     turned_over = type(holder) in (list, dict) and group.longer is None and len(group.of_children) > 1
     return len(holder) if turned_over else None
-
-
-def bytes_of(things: Iterable[Any], counted: Iterable[int]) -> float:
-    """The bytes of things, of arrays and strings that they hold, and of tensors with their graphs.
-
-    Args:
-        things: each is counted once.
-        counted: storages of tensors that are not counted.
-    """
-    total, seen, storages = 0.0, set[int](), set(counted)
-    graphs = []
-    for thing in things:
-        for part in (thing, *(t for t in gc.get_referents(thing) if not gc.is_tracked(t))):
-            if id(part) in seen or isinstance(part, (type, int, float)):
-                continue
-            seen.add(id(part))
-            total += _own_bytes(part, seen)
-            if tensors.is_tensor(part):
-                graphs += [part] if tensors.has_graph(part) else []
-                where, size = tensors.storage(part)
-                total += size if where not in storages else 0
-                storages.add(where)
-    return total + tensors.graph(graphs, storages)[1]
-
-
-def _own_bytes(thing: Any, seen: set[int]) -> float:
-    """Without what it refers to, and without running code of its class."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(thing, numpy.ndarray):
-        owner = thing
-        while isinstance(owner.base, numpy.ndarray):
-            owner = owner.base
-        again = owner is not thing and id(owner) in seen
-        seen.add(id(owner))
-        return 0.0 if again else float(owner.nbytes)
-    if type(thing).__flags__ & _HEAP_TYPE:
-        return float(object.__sizeof__(thing) + _GC_BYTES + 8 * len(gc.get_referents(thing)))
-    return float(sys.getsizeof(thing))

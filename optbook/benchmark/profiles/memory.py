@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,8 @@ from optbook.benchmark.profiles import slots, tensors
 from optbook.benchmark.profiles.leaks import Growth
 from optbook.benchmark.profiles.leaks_pass import CAN_NOT, LeakSearch
 from optbook.benchmark.profiles.lines import LineInstrument, source_of
-from optbook.benchmark.profiles.memory_lines import (
-    MOST_EVENTS,
-    Allocation,
-    LineMemory,
-    Resident,
-    Sums,
-    Traced,
-)
+from optbook.benchmark.profiles.memory_lines import MOST_EVENTS, LineMemory, Sums
+from optbook.benchmark.profiles.memory_meters import Allocation, Resident, Traced
 from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.places import of_code
 from optbook.benchmark.profiles.references import References, hidden, roots
@@ -174,6 +169,10 @@ def memory_profile(request: Request) -> MemoryProfile:
         seconds = clock.timings()
     listings, trouble = _listings(targets, by_page, by_byte, seconds)
     notes = [*trouble, RESOLUTION, *_notes([by_page, by_byte], targets), *([] if growth else [CAN_NOT])]
+    if tracemalloc.is_tracing():
+        notes.append(
+            "tracemalloc was on, and stays on: the search for leaks is slower, its peak was set back"
+        )
     if not resident.exact:
         notes.append("peaks are those at the ends of lines: the kernel's high-water mark was not set back")
     return MemoryProfile(

@@ -10,7 +10,7 @@ from pathlib import Path
 from optbook import formatting as write
 from optbook.benchmark.profiles.leaks import Growth, Leak
 from optbook.benchmark.profiles.memory import MemoryLine, MemoryListing, MemoryProfile
-from optbook.benchmark.profiles.memory_lines import Allocation
+from optbook.benchmark.profiles.memory_meters import Allocation
 from optbook.benchmark.profiles.page import (
     CODE,
     FAINT,
@@ -55,7 +55,7 @@ def memory_as_html(p: MemoryProfile) -> str:
     """The source of each function with columns of heat; then tables of what is alive and what grows."""
     body = "".join(_listing(p, listing) for listing in p.listings)
     for heading, names, numbers, rows in _tables(p):
-        styles = [*[""] * numbers, CODE]
+        styles = [*[""] * numbers, *[CODE] * (len(names) - numbers)]
         body += _head(heading) + table(names, numbers, (row(values, numbers, styles) for values in rows))
     return page(p, body, "memory")
 
@@ -122,7 +122,7 @@ def _tables(p: MemoryProfile) -> list[Table]:
         cycles = p.growth.left
         if cycles is not None and (cycles.size >= LEAST_SHOWN or cycles.finalizer):
             with_del = " (with __del__)" if cycles.finalizer else ""
-            values = (write.bytes_(cycles.size), write.number(cycles.count), f"{cycles.ring}{with_del}")
+            values = (write.bytes_(cycles.size), _count(cycles.count), f"{cycles.ring}{with_del}")
             heading = f"Left to the garbage collector by each {p.growth.per}: rings of references"
             tables.append((heading, ("bytes", "objects", "ring"), 2, [values]))
     return tables
@@ -130,7 +130,7 @@ def _tables(p: MemoryProfile) -> list[Table]:
 
 def _allocation(a: Allocation) -> tuple[str, ...]:
     source = linecache.getline(a.file, a.line).strip()
-    return write.bytes_(a.size), write.number(a.count), _place((a.file, a.line)), shown_source(source)
+    return write.bytes_(a.size), f"{a.count}", _place((a.file, a.line)), shown_source(source)
 
 
 def _tensor(t: HeldTensor) -> tuple[str, ...]:
@@ -154,7 +154,11 @@ def _leak(leak: Leak) -> tuple[str, ...]:
     bound = "" if leak.bound is None else f"stops at {leak.bound} entries"
     chain = one_line(leak.chain, LONGEST_CHAIN)
     where = "" if leak.line is None else _place(leak.line)
-    return write.bytes_(leak.size), write.number(leak.count), one_line(leak.what, 80), chain, where, bound
+    return write.bytes_(leak.size), _count(leak.count), one_line(leak.what, 80), chain, where, bound
+
+
+def _count(value: float) -> str:
+    return f"{value:.0f}" if value >= 10 or value == round(value) else write.number(value, 2)
 
 
 def _place(line: Sequence[str | int]) -> str:

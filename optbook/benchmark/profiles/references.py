@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import gc
+import logging
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -137,6 +138,7 @@ def roots(given: Callable[..., object]) -> list[tuple[str, dict[str, Any]]]:
     names = getattr(getattr(inner, "__code__", None), "co_freevars", ())
     found.append((f"{name}: closure variable", _contents(names, closure(given))))
     found.append((f"{name}:", {"the workload": given}))
+    found.append(("logging.getLogger", logging.root.manager.loggerDict))
     loaded: list[tuple[str, object]] = list(sys.modules.items())
     modules = [(key, module) for key, module in loaded if isinstance(module, ModuleType)]
     modules.sort(key=lambda item: item[0] != "__main__")
@@ -238,7 +240,10 @@ def _parts(module: Any) -> list[tuple[str, Any]]:
 def _hops(nodes: list[Any]) -> Iterable[Hop]:
     """The edges between the nodes, where several that a reader sees as one are one."""
     first, i = _key(nodes[0], nodes[1]) if len(nodes) > 1 else None, 1
-    yield Hop("", f"{'.' if '__name__' in nodes[0] else ' '}{first}")
+    if nodes[0] is logging.root.manager.loggerDict:
+        yield Hop("", f"({first!r})")
+    else:
+        yield Hop("", f"{'.' if '__name__' in nodes[0] else ' '}{first}")
     while i < len(nodes) - 1:
         edge, taken = _edge(nodes[i], nodes[i + 1 :])
         yield Hop("" if i == 1 and isinstance(nodes[i], _SAID_BY_NAME) else kind(nodes[i]), edge)
