@@ -14,6 +14,7 @@ from optbook.simplify.stubs import Stub
 
 HEAD = ("component", "kind", "calls", "recorded", "misses", "memory")
 LONGEST = 80
+MOST_WORKERS = 4
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,19 @@ class Listed:
     misses: int
     bytes: int
     notes: tuple[str, ...]
+    workers: tuple[tuple[int, int], ...] = ()
+    """The number of each worker process, and the calls in it."""
+
+    @property
+    def where(self) -> str:
+        """In which processes it was called; "" if there is only this one."""
+        if not self.workers:
+            return ""
+        there = sum(calls for _, calls in self.workers)
+        shown = [f"{calls} in worker {pid}" for pid, calls in self.workers]
+        if len(shown) > MOST_WORKERS:
+            shown = [f"{there} in {len(shown)} workers"]
+        return f"calls: {', '.join([f'{self.calls - there} in this process', *shown])}"
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -39,7 +53,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """What is replaced now. ``calls`` are those in this process."""
+    """What is replaced now. ``calls`` are those in this process and its workers."""
 
     stubs: tuple[Listed, ...]
 
@@ -48,13 +62,23 @@ class Listing:
         """The table of these stubs."""
         return cls(
             tuple(
-                Listed(s.name, s.kind.name, s.calls, s.recorded, s.misses, s.bytes, s.declared) for s in stubs
+                Listed(
+                    name=s.name,
+                    kind=s.kind.name,
+                    calls=s.calls,
+                    recorded=s.recorded,
+                    misses=s.misses,
+                    bytes=s.bytes,
+                    notes=s.declared,
+                    workers=tuple(s.member.calls.items()),
+                )
+                for s in stubs
             )
         )
 
     def _notes(self) -> Iterable[str]:
         for stub in self.stubs:
-            for note in stub.notes:
+            for note in filter(None, (stub.where, *stub.notes)):
                 yield one_line(f"{stub.name}: {note}", 500)
 
     def __str__(self) -> str:

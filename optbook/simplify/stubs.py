@@ -161,7 +161,7 @@ class Stub:
             replaced.discard(self)
             _forget_unused(patch)
             SESSION.leave(self.member)
-        self.member.within = running()
+        self.member.within = tuple(each for each in running() if each not in self.member.without)
 
     def __enter__(self) -> Stub:
         return self.install()

@@ -80,7 +80,7 @@ def study(bed: Bed, component: Component) -> Subject | str:
         steps = bed.once((), probe)
     calls = with_timer.calls / steps
     if not calls:
-        return "it is never called in this process"
+        return "; ".join(("it is never called", *with_timer.member.declared))
     replaying = (ReplayingBackward if stubs.is_backward(component) else Replaying)(
         Recording(), clock=bed.clock
     )
