@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from optbook.simplify.ceiling import ceiling
     from optbook.simplify.dummy import dummy_loader
     from optbook.simplify.expect import expect
+    from optbook.simplify.smallest import smallest
     from optbook.simplify.stubs import stub
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "peaks",
     "profile",
     "progress",
+    "smallest",
     "span",
     "stub",
     "track",
@@ -51,6 +53,7 @@ _WHERE = {
     "dashboard": "optbook.repeat.widgets",
     "ceiling": "optbook.simplify.ceiling",
     "stub": "optbook.simplify.stubs",
+    "smallest": "optbook.simplify.smallest",
     "expect": "optbook.simplify.expect",
     "dummy_loader": "optbook.simplify.dummy",
 }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 
 class Replaced(Protocol):
@@ -23,9 +24,13 @@ class Replaced(Protocol):
 
 
 class _Now:
-    """The stand-ins of this process, the oldest first: code that is replaced is replaced for all of it."""
+    """The stand-ins of this process, the oldest first: code that is replaced is replaced for all of it.
+
+    ``marks`` counts what simplified the work for a while only, by name.
+    """
 
     stubs: tuple[Replaced, ...] = ()
+    marks: ClassVar[Counter[str]] = Counter()
 
 
 def now() -> tuple[Replaced, ...]:
@@ -43,17 +48,27 @@ def discard(stub: Replaced) -> None:
     _Now.stubs = tuple(other for other in _Now.stubs if other is not stub)
 
 
+def mark(name: str) -> None:
+    """Tell that something stands in for ``name`` from here on, in what is measured now and not later."""
+    _Now.marks[name] += 1
+
+
 class Used:
     """What is replaced while something is measured, and which stand-ins were called in that time."""
 
     def __init__(self) -> None:
         self._before = {id(stub): (stub.calls, stub.misses) for stub in now()}
         self._stubs = now()
+        self._marks = _Now.marks.copy()
 
     @property
     def names(self) -> list[str]:
         """The names of what was replaced, each once."""
-        return list(dict.fromkeys(stub.name for stub in self._stubs))
+        return list(dict.fromkeys([stub.name for stub in self._stubs] + self._marked))
+
+    @property
+    def _marked(self) -> list[str]:
+        return list(_Now.marks - self._marks)
 
     def warnings(self, metrics: Mapping[str, float] | None, given: Sequence[str]) -> tuple[str, ...]:
         """What to keep in mind: stubs that were never called, or missed; metrics that mean nothing."""
@@ -67,6 +82,6 @@ class Used:
                 found.append(
                     f"{missed} calls of {stub.name} were real: nothing recorded matched their arguments"
                 )
-        if metrics and (self._stubs or given):
+        if metrics and (self._stubs or self._marked or given):
             found.append(f"computed with stubs, so not valid: {', '.join(metrics)}")
         return tuple(found)
