@@ -132,8 +132,8 @@ def _former(kind: type) -> Callable[[Any], Any]:
     return type
 
 
-def _forms_of_fields(value: Any) -> Iterator[Hashable]:
-    """Of what learns, lists and dictionaries count by type: such as a history, they grow from call to call."""
+def _forms_of_fields(value: Any) -> Iterator[Any]:
+    """Beside a module or optimizer, lists and dictionaries count by type: they may grow with every step."""
     held = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
     torch = sys.modules.get("torch")
     learns = () if torch is None else (torch.nn.Module, torch.optim.Optimizer)
