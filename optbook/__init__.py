@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
-    from optbook.simplify.dummy import dummy_loader
     from optbook.simplify.expect import expect
+    from optbook.simplify.loaders import dummy_loader
     from optbook.simplify.smallest import smallest
     from optbook.simplify.stubs import stub
 
@@ -55,7 +55,7 @@ _WHERE = {
     "stub": "optbook.simplify.stubs",
     "smallest": "optbook.simplify.smallest",
     "expect": "optbook.simplify.expect",
-    "dummy_loader": "optbook.simplify.dummy",
+    "dummy_loader": "optbook.simplify.loaders",
 }
 
 

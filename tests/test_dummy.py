@@ -12,8 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from optbook.errors import OptionError
-from optbook.simplify.dummy import dummy, dummy_loader
+from optbook.simplify.dummy import dummy
 
 
 class Point(NamedTuple):
@@ -132,38 +131,3 @@ def test_random_state_is_left_alone() -> None:
     random.seed(1)
     dummy([torch.arange(9), np.arange(9), Image.new("RGB", (2, 2)), b"abc"])
     assert expected == (torch.rand(1), np.random.rand(), random.random())
-
-
-# dummy_loader
-
-
-def test_a_loader_of_made_up_batches() -> None:
-    data = [(torch.full((3,), float(i)), i) for i in range(10)]
-    loader: Any = torch.utils.data.DataLoader(data, batch_size=2)  # type: ignore[arg-type]
-    made = dummy_loader(loader, batches=2)
-    batches = list(made)
-    assert len(batches) == len(made) == len(loader) == 5
-    assert batches[0] is batches[2]
-    assert batches[0] is not batches[1]
-    assert batches[0][0].shape == (2, 3)
-    assert made.batch_size == 2
-    assert len(list(made)) == 5
-
-
-def test_a_loader_without_a_length() -> None:
-    assert len(dummy_loader(torch.ones(2) for _ in range(7))) == 7
-    assert len(dummy_loader((torch.ones(2) for _ in range(7)), number=3)) == 3
-
-
-@pytest.mark.parametrize(
-    ("loader", "options", "message"),
-    [
-        ([], {}, "no batches"),
-        (3, {}, "int can't be looped over"),
-        ([1], {"batches": 0}, "batches is 0"),
-        ([1], {"number": 0}, "number is 0"),
-    ],
-)
-def test_what_is_no_loader(loader: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        dummy_loader(loader, **options)

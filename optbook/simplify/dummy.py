@@ -7,10 +7,8 @@ distribution. What can't be made up (objects of other classes, texts) is the sam
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-from optbook.errors import OptionError
 from optbook.simplify import trees
 
 _SEED = 20
@@ -101,67 +99,3 @@ def _picture(picture: Any) -> Any:
         return picture.copy()
     size = len(picture.tobytes())
     return Image.frombytes(picture.mode, picture.size, random.Random(_SEED).randbytes(size))
-
-
-class DummyLoader:
-    """Gives batches made up after those of a loader, as many, at no cost.
-
-    Attributes:
-        batches: the made-up batches, given out in turn.
-    """
-
-    def __init__(self, batches: list[Any], number: int, loader: Any) -> None:
-        self.batches = batches
-        self._number = number
-        self._loader = loader
-
-    def __len__(self) -> int:
-        return self._number
-
-    def __iter__(self) -> Iterator[Any]:
-        for index in range(self._number):
-            yield self.batches[index % len(self.batches)]
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_loader"], name)
-
-
-def dummy_loader(loader: Iterable[Any], batches: int = 1, number: int | None = None) -> DummyLoader:
-    """A loader that gives batches like those of ``loader`` without any work.
-
-    Args:
-        loader: a data loader or anything else that gives batches when looped over.
-        batches: how many different batches to make up, from as many real ones.
-        number: how many batches a loop gets; as many as ``loader`` has if None.
-
-    Raises:
-        OptionError: the loader gives nothing or is no loader, or a number is out of range.
-    """
-    _checked("batches", batches)
-    if number is not None:
-        _checked("number", number)
-    try:
-        iterator = iter(loader)
-    except TypeError:
-        raise OptionError(
-            f"{type(loader).__name__} can't be looped over: give a loader, such as DataLoader(…)"
-        ) from None
-    made = [dummy(batch) for _, batch in zip(range(batches), iterator, strict=False)]
-    if not made:
-        raise OptionError("the loader gives no batches: there is nothing to make up others after")
-    if number is None:
-        number = _length(loader, iterator, len(made))
-    del iterator
-    return DummyLoader(made, number, loader)
-
-
-def _checked(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise OptionError(f"{name} is {value!r}: give a whole number from 1 on")
-
-
-def _length(loader: Any, iterator: Iterator[Any], taken: int) -> int:
-    try:
-        return len(loader)
-    except TypeError:
-        return taken + sum(1 for _ in iterator)
