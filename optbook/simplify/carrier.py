@@ -66,7 +66,7 @@ class Carrier:
         self._pid: int | None = os.getpid()
 
     def __getstate__(self) -> dict[str, Any]:
-        reached = Reached(vars(self._process))
+        reached = Reached({**vars(self._process), "run": self._own})
         sent = [_sent(member, reached) for member in self._members]
         return {
             **self.__dict__,

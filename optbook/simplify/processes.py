@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing import util
 from multiprocessing.process import BaseProcess
+from os import write
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -95,7 +96,7 @@ class Channel:
         with self._lock:
             try:
                 while rest and self._messages is not None:
-                    rest = rest[os.write(self._messages, rest) :]
+                    rest = rest[write(self._messages, rest) :]
             except OSError:
                 os.close(self._messages)
                 self._messages = None

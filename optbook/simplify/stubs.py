@@ -104,6 +104,7 @@ class Stub:
     @property
     def bytes(self) -> int:
         """Bytes that recorded outputs take."""
+        SESSION.collect()
         return 0 if self._recording is None else self._recording.bytes
 
     @property
@@ -114,6 +115,7 @@ class Stub:
     @property
     def declared(self) -> tuple[str, ...]:
         """What it can't see or do, and what else is good to know."""
+        SESSION.collect()
         own = self.component.notes + (compiled.notes() if self.active else self._declared)
         if isinstance(self._patch, Replacement):
             own += self._patch.declared
