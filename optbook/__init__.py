@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from optbook.benchmark.profiles.profile import profile
     from optbook.benchmark.recorder import span, track
     from optbook.experiments.log import log
+    from optbook.optimize.accuracy import same_accuracy
     from optbook.optimize.compare import compare
+    from optbook.optimize.losses import same_losses
+    from optbook.optimize.outputs import same_outputs
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
@@ -34,6 +37,9 @@ __all__ = [
     "peaks",
     "profile",
     "progress",
+    "same_accuracy",
+    "same_losses",
+    "same_outputs",
     "smallest",
     "span",
     "stub",
@@ -43,6 +49,9 @@ __all__ = [
 _WHERE = {
     "bench": "optbook.benchmark.bench",
     "compare": "optbook.optimize.compare",
+    "same_accuracy": "optbook.optimize.accuracy",
+    "same_losses": "optbook.optimize.losses",
+    "same_outputs": "optbook.optimize.outputs",
     "track": "optbook.benchmark.recorder",
     "span": "optbook.benchmark.recorder",
     "log": "optbook.experiments.log",
