@@ -166,6 +166,18 @@ def _add(parameter: Any, gradient: Any) -> None:
         parameter.grad.add_(gradient)
 
 
+def backward_once(args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+    """Run the backward of a call's result, whose graph stays, down to its inputs and parameters."""
+    import torch
+
+    outputs = tuple(leaf for leaf in trees.leaves(result) if _has_graph(leaf))
+    if outputs:
+        inputs = _graded(args, kwargs)
+        tensors = (*inputs, *_leaves_behind(outputs, inputs))
+        ones = [torch.ones_like(output) for output in outputs]
+        torch.autograd.grad(outputs, tensors, ones, retain_graph=True, allow_unused=True)
+
+
 def cut(value: Any) -> Any:
     """The value with its tensors out of their graphs."""
     if not any(_has_graph(leaf) for leaf in trees.leaves(value)):

@@ -26,6 +26,7 @@ from optbook.simplify.candidates import Found, candidates
 from optbook.simplify.components import Component, find
 from optbook.simplify.logged import logged
 from optbook.simplify.result import NOTHING, Ceiling, Estimate, Pair, Part
+from optbook.simplify.roofline import Bounds, bounds
 from optbook.simplify.subjects import Subject, study
 from optbook.simplify.whatif import curves
 
@@ -36,7 +37,8 @@ ALL_PAIRS = 4
 """Of up to so many components all pairs are looked at; of more, those with the largest."""
 MEANINGLESS = (
     "results of the runs with stubs (losses, accuracies) mean nothing; parameters, optimizer state, names "
-    "and random state were put back"
+    "and random state were put back as the first measurement left them, what else the workload changes "
+    "(iterators, files, arrays, your own objects) was not"
 )
 
 
@@ -94,14 +96,17 @@ def ceiling(
     if namespace is None:
         caller = sys._getframe(1)
         namespace = {**caller.f_globals, **caller.f_locals}
+    budget = 4 * configuration.settings().budget if budget is None else budget
+    checked: object = budget
+    if not isinstance(checked, (int, float)) or not 0 < checked <= 86_400:
+        raise OptionError(f"budget is {budget!r}: give seconds between 0 and 86400, such as 20")
     run = runnable(function)
     named = _named(function, components, namespace)
-    budget = 4 * configuration.settings().budget if budget is None else budget
     clock = clock or Clock()
     experiment = bench(
         function,
         label,
-        steps=steps or FIRST_STEPS,
+        steps=FIRST_STEPS if steps is None else steps,
         budget=budget / FIRST_SHARE,
         setup=setup,
         source=source,
@@ -143,8 +148,13 @@ def _named(
     for each in given:
         component = find(each, {**names, **namespace})
         stubs.refuse_workload(component, function)
-        if component.name in [other.name for other in found]:
-            raise OptionError(f"{component.name} is named twice: name each component once")
+        for other in found:
+            if component.is_same(other):
+                also = "" if other.name == component.name else f", as {other.name} too"
+                raise OptionError(f"{component.name} is named twice{also}: name each component once")
+        for stub in stubs.active():
+            if component.is_same(stub.component):
+                raise OptionError(f"{component.name} is stubbed already: %unstub {stub.name} first")
         found.append(component)
     if not found:
         raise OptionError("components is empty: name some, or leave it out to have them found")
@@ -176,10 +186,13 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
     real = statistics.median(bed.times[REAL]) if REAL in bed.times else bed.experiment.seconds or 0.0
     free = {subject.name: at[(subject.name,)] for subject in subjects}
     faster = curves(bed, subjects, free, speedups, real, budget - first, progress, first) if speedups else {}
-    parts = [_part(subject, at, subjects, faster.get(subject.name, {}), real) for subject in subjects]
+    roofs = bounds(bed, subjects, real)
+    parts = [_part(subject, at, subjects, faster.get(subject.name, {}), real, roofs) for subject in subjects]
     parts.sort(key=lambda part: -(part.free.ratio if part.free else 0.0))
     everything = tuple(subject.name for subject in subjects)
     apart = [f"{', '.join(found.inside)} taken apart into these"] if found.inside else []
+    if bed.experiment.stubs:
+        apart.append(f"{bed.experiment.stubs} stubbed throughout: no figure is one of the real system")
     return Ceiling(
         label=bed.experiment.label,
         unit=bed.experiment.unit if bed.experiment.steps else "run",
@@ -190,7 +203,7 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
         rounds=min((len(times) for times in bed.times.values()), default=0),
         executions=bed.executions + bed.experiment.executions,
         left_out=found.left_out,
-        notes=(*apart, MEANINGLESS, *bed.experiment.warnings),
+        notes=(*apart, MEANINGLESS, *filter(None, [roofs.note])),
         experiment=bed.experiment.id,
     )
 
@@ -216,23 +229,33 @@ def _part(
     subjects: Sequence[Subject],
     faster: Mapping[float, Estimate],
     real: float,
+    roofs: Bounds,
 ) -> Part:
     others = tuple(other.name for other in subjects if other is not subject)
     in_place = at.get(others) if others else None
     own = real / subject.busy if subject.busy else math.inf
+    by_itself = Estimate(own, own, own) if own >= 1 else None  # less: several calls run at the same time
     recording = subject.replaying.recording
-    misses = recording.misses.value
+    misses = recording.misses.value - subject.unrecorded
     notes = [*subject.component.notes, *recording.notes]
     if misses:
-        notes.append(f"{misses} calls had arguments of another form than those recorded, and were real")
+        notes.append(
+            f"{misses} calls had arguments of another form than those recorded, and were real: where it is "
+            "free, that is too low"
+        )
+    if subject.replaying.is_graded:
+        notes.append("its stub stands for its forward and its backward: both are free")
+    if subject.name in roofs.remarks:
+        notes.append(roofs.remarks[subject.name])
     return Part(
         component=subject.name,
         calls=subject.calls,
         seconds=subject.cost.seconds,
         free=at[(subject.name,)],
-        alone=in_place or Estimate(own, own, own),
+        alone=in_place or by_itself,
         alone_how="all the others free" if in_place else "its calls × its time a call",
         faster=faster,
+        bound=roofs.ratios.get(subject.name),
         next=_next(subject.name, at, [other.name for other in subjects]),
         notes=tuple(notes),
     )
@@ -254,11 +277,12 @@ def _both(at: Mapping[Variant, Estimate], first: str, second: str) -> Estimate |
 
 
 def _hidden(at: Mapping[Variant, Estimate], free: Mapping[str, Estimate]) -> Iterable[Pair]:
-    """Pairs in which one brings nothing by itself, but more once the other is free."""
+    """Pairs in which one saves nothing by itself, but something once the other is free."""
     for hidden, alone in free.items():
         for hiding, other in free.items():
             both = _both(at, hidden, hiding)
             if hidden == hiding or both is None or alone.ratio > NOTHING or other.ratio <= NOTHING:
                 continue
-            if both.low > other.high and both.ratio > other.ratio * NOTHING:
+            more = 1 / other.ratio - 1 / both.ratio
+            if both.low > other.high and more > max(0.0, 1 - 1 / alone.high) + (1 - 1 / NOTHING):
                 yield Pair(hiding, hidden, both)

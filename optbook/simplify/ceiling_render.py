@@ -13,13 +13,21 @@ from optbook.simplify.result import NOTHING, Ceiling, Estimate, Part
 
 WIDTH, BAR, LABEL, FIGURE = 560, 24, 170, 60
 LONGEST_NAME, LONGEST_NOTE = 60, 500
+HEAD = ("calls", "a call", "free", "gap", "alone", "gap", "roofline", "worth it?")
 
 
 def times(estimate: Estimate | None) -> str:
     """``1.46× (1.41 to 1.50)``."""
     if estimate is None:
         return write.UNKNOWN
-    return f"{estimate.ratio:.2f}× ({estimate.low:.2f} to {estimate.high:.2f})"
+    if estimate.low == estimate.high:
+        return f"{ratio(estimate.ratio)}×"
+    return f"{ratio(estimate.ratio)}× ({ratio(estimate.low)} to {ratio(estimate.high)})"
+
+
+def ratio(value: float) -> str:
+    """With two decimals, fewer for large ones."""
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def headline(c: Ceiling) -> str:
@@ -41,29 +49,29 @@ def worth(part: Part) -> str:
     if part.free.high < NOTHING:
         return "no: even at no cost at all it would bring next to nothing"
     if part.free.ratio <= NOTHING:
-        return f"hardly: at most {part.free.high:.2f}×"
+        return f"hardly: at most {ratio(part.free.high)}×"
     steps = ", ".join(
-        f"{speedup:g}× as fast brings {estimate.ratio:.2f}×"
-        + (f" (between {estimate.low:.2f}× and {estimate.high:.2f}×)" if estimate.doubtful else "")
+        f"{speedup:g}× as fast brings {ratio(estimate.ratio)}×"
+        + (f" (between {ratio(estimate.low)}× and {ratio(estimate.high)}×)" if estimate.doubtful else "")
         for speedup, estimate in sorted(part.faster.items())
     )
-    return f"at most {part.free.ratio:.2f}×" + (f"; {steps}" if steps else "")
+    return f"at most {ratio(part.free.ratio)}×" + (f"; {steps}" if steps else "")
 
 
 def as_text(c: Ceiling) -> str:
     """Plain text, for a terminal."""
     lines = [f"{one_line(c.label)}: {headline(c)}", f"  {how(c)}"]
-    names = ["", "calls", "a call", "free", "gap", "alone", "gap", "worth it?"]
+    names = ["", *HEAD]
     rows = [names, *(_cells(part) for part in c.parts)]
     if c.all_free is not None and len(c.parts) > 1:
-        rows.append(["all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", ""])
+        rows.append(["all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", "", ""])
     widths = [max(len(cells[i]) for cells in rows) for i in range(len(names) - 1)]
     for cells in rows:
         padded = [
             cells[0].ljust(widths[0]),
-            *(t.rjust(w) for t, w in zip(cells[1:7], widths[1:], strict=True)),
+            *(t.rjust(w) for t, w in zip(cells[1:-1], widths[1:], strict=True)),
         ]
-        lines.append("  " + "  ".join([*padded, cells[7]]).rstrip())
+        lines.append("  " + "  ".join([*padded, cells[-1]]).rstrip())
     lines += [f"  {text}" for text in hidden(c)]
     return "\n".join([*lines, *(f"  ! {one_line(note, LONGEST_NOTE)}" for note in notes(c))])
 
@@ -100,8 +108,8 @@ def as_html(c: Ceiling) -> str:
     """A sentence, the picture, the table, hidden pairs and notes."""
     rows = [row(_cells(part), 0, (CODE,)) for part in c.parts]
     if c.all_free is not None and len(c.parts) > 1:
-        rows.append(row(("all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", ""), 0))
-    names = ("component", "calls", "a call", "free", "gap", "alone", "gap", "worth it?")
+        rows.append(row(("all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", "", ""), 0))
+    names = ("component", *HEAD)
     pairs = "".join(f"<div>{escape(text)}</div>" for text in hidden(c))
     listed = "".join(f"<li>{escape(one_line(note, LONGEST_NOTE))}</li>" for note in notes(c))
     return (
@@ -163,7 +171,7 @@ def _bar(i: int, name: str, free: Estimate, alone: Estimate | None, at: Callable
         f'<line x1="{at(free.low):.1f}" x2="{at(free.high):.1f}" y1="{middle}" y2="{middle}" '
         'style="stroke:var(--jp-ui-font-color1,black);stroke-width:1.5"/>'
         f'{ring}<text x="{WIDTH - FIGURE + 8}" y="{middle + 4}" '
-        f'style="fill:var(--jp-ui-font-color1,currentColor)">{free.ratio:.2f}×</text>'
+        f'style="fill:var(--jp-ui-font-color1,currentColor)">{ratio(free.ratio)}×</text>'
     )
 
 
@@ -176,6 +184,7 @@ def _cells(part: Part) -> list[str]:
         _gap(part.free),
         times(part.alone),
         _gap(part.alone),
+        write.UNKNOWN if part.bound is None else f"{write.number(part.bound)}×",
         worth(part),
     ]
 

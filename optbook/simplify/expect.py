@@ -125,8 +125,8 @@ class Expected:
             assert then is not None
             fields["achieved"] = experiment.units[then.unit] / then.units[then.unit]
             if self.speedup is None:
-                fields["executions"] = experiment.executions + 1
-                alone, raised = self._alone(request, then)
+                alone, raised, executions = self._alone(request, then)
+                fields["executions"] = experiment.executions + executions
             else:
                 alone = self.speedup
             if isinstance(alone, str):
@@ -145,8 +145,8 @@ class Expected:
         fields["warnings"] = (*experiment.warnings, *notes)
         return fields, raised
 
-    def _alone(self, request: Request, then: Experiment) -> tuple[float | str, BaseException | None]:
-        """The component's own speed-up, or why it is not known; and what the workload raised in the pass."""
+    def _alone(self, request: Request, then: Experiment) -> tuple[float | str, BaseException | None, int]:
+        """The component's own speed-up, or why it is not known; what the pass raised; its executions."""
         assert self.now is not None
         clock = request.clock or Clock()
         bed = Bed(request, 1, configuration.settings().budget, None, clock, random.Random(0))
@@ -154,21 +154,21 @@ class Expected:
             found = _busy(bed, self.now)
         except BaseException as error:  # an interrupt too must not lose what was measured
             error.add_note(f"raised in the pass that times {self.now.name}; what was measured is recorded")
-            return f"the pass that times {self.now.name} raised {type(error).__name__}", error
+            return f"the pass that times {self.now.name} raised {type(error).__name__}", error, bed.executions
         finally:
             bed.put_back()
         if isinstance(found, str):
-            return found, None
+            return found, None, bed.executions
         before = self.forecast.busy / _units_each(then, then.unit)
         alone = before / (found / _units_each(request.experiment, then.unit)) if found else math.inf
         if not alone > 0:
-            return f"its ceiling does not tell how long {self.forecast.component} took", None
-        return alone, None
+            return f"its ceiling does not tell how long {self.forecast.component} took", None, bed.executions
+        return alone, None, bed.executions
 
 
 def _busy(bed: Bed, component: Component) -> float | str:
     """Seconds in the component, per run or tracked step; or why that is not known."""
-    timed = Timed()
+    timed = Timed(bed.clock.now)
     with stubs.Stub(component, Filled(timed)) as stub:
         steps = bed.once(())
     if not stub.calls:

@@ -107,7 +107,7 @@ class Ceiling:
         """One row a component and speed-up (inf for free).
 
         Columns: ``component``, ``speedup``, ``predicted_ratio``, ``low``, ``high``, ``doubtful``,
-        ``alone_ratio``, ``calls``, ``seconds`` (a call), ``next`` and ``error``.
+        ``alone_ratio``, ``bound_ratio``, ``calls``, ``seconds`` (a call), ``next`` and ``error``.
         """
         import pandas as pd
 
@@ -125,6 +125,7 @@ class Ceiling:
                         "high": found.high,
                         "doubtful": found.doubtful,
                         "alone_ratio": part.alone.ratio if part.alone else math.nan,
+                        "bound_ratio": math.nan if part.bound is None else part.bound,
                         "calls": part.calls,
                         "seconds": part.seconds,
                         "next": part.next,
