@@ -26,6 +26,7 @@ CHAPTERS = (
     Chapter("00_start_here", "Start here"),
     Chapter("01_benchmark", "Benchmark: know how fast you are"),
     Chapter("02_profile", "Profile: look inside"),
+    Chapter("03_simplify", "Simplify: what would it bring?"),
 )
 
 
