@@ -16,9 +16,12 @@ import torch
 import optbook
 from optbook.errors import OptionError
 from optbook.optimize.accuracy import same_accuracy
+from optbook.optimize.compare import compare
 from optbook.optimize.equivalence import ALPHA
 from optbook.optimize.losses import same_losses
 from optbook.optimize.outputs import TOLERANCES, same_outputs
+from tests.fakes import FakeClock
+from tests.shells import shell_with_optbook
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -354,3 +357,125 @@ def test_they_are_public() -> None:
     assert optbook.same_outputs is same_outputs
     assert optbook.same_losses is same_losses
     assert optbook.same_accuracy is same_accuracy
+
+
+# In a comparison
+
+
+def test_results_are_checked_before_anything_is_timed_from_the_same_random_state() -> None:
+    fake = FakeClock()
+    model = torch.nn.Linear(3, 3)
+    before = model.weight.detach().clone()
+    runs: list[str] = []
+
+    def train(name: str, seconds: float) -> Callable[[], object]:
+        def run() -> object:
+            runs.append(name)
+            fake.spend(seconds)
+            with torch.no_grad():
+                model.weight += torch.randn(3, 3)
+            return model(torch.ones(3))
+
+        return run
+
+    seen = compare(
+        train("f", 0.2), train("g", 0.1), ("f", "g"), same=True, metrics={"runs": lambda: 1}, clock=fake.clock
+    )
+    assert runs[:2] == ["f", "g"]
+    assert seen.same is not None
+    assert seen.same
+    assert seen.verdict == "faster"
+    assert "not checked" not in str(seen)
+    assert "same results: 3 values, all equal" in str(seen)
+    assert not torch.equal(before, model.weight)  # the timed runs are the user's own
+
+
+def test_a_comparison_without_a_check_says_so_and_one_that_differs_too() -> None:
+    fake = FakeClock()
+
+    def run(value: float, seconds: float) -> Callable[[], float]:
+        def workload() -> float:
+            fake.spend(seconds)
+            return value
+
+        return workload
+
+    plain = compare(run(1, 0.2), run(2, 0.1), ("f", "g"), clock=fake.clock)
+    assert plain.same is None
+    assert str(plain).splitlines()[0].endswith("(results not checked)")
+    differ = compare(run(1.0, 0.2), run(2.0, 0.1), ("f", "g"), same=True, clock=fake.clock)
+    assert differ.verdict == "faster"
+    assert str(differ).splitlines()[0].endswith("but the results differ")
+    assert "1 in the first, 2 in the second" in differ._repr_html_()
+    near = compare(run(1.0, 0.2), run(1.001, 0.1), same=True, rtol=0.01, clock=fake.clock)
+    assert near.same
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"same": "outputs"}, "same is 'outputs': give a function"),
+        ({"same": True}, "a workload returns None"),
+        ({"same": lambda: None}, "the result to be compared is None"),
+        ({"same": lambda: missing}, "NameError"),  # type: ignore[name-defined]  # noqa: F821
+        ({"same": True, "rtol": -1}, "rtol is -1"),
+        ({"metrics": {"m": lambda: "x"}}, "'m' is 'x'"),
+        ({"same": True, "isolate": True}, "can't be checked with isolate"),
+    ],
+)
+def test_bad_checks_are_refused(more: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        compare(lambda: None, lambda: None, clock=FakeClock().clock, **more)
+
+
+BODIES = "import time; out = [x * 1.0, 2.0]\n---\nout = [x, {second}]"
+
+
+def test_the_magic_compares_an_expression_after_each_body() -> None:
+    with shell_with_optbook() as shell:
+        shell.run_cell("x = 3.0")
+        shell.run_cell(
+            f"%%compare old new --same out --metric total=sum(out) -q -o c\n{BODIES.format(second=2.0)}"
+        )
+        c = shell.user_ns["c"]
+        assert c.same
+        assert c.metrics == {"total": (5.0, 5.0)}
+        shell.run_cell(f"%%compare --same out --metric total=sum(out) -q -o c\n{BODIES.format(second=2.5)}")
+        c = shell.user_ns["c"]
+        assert not c.same
+        assert c.same.where == "[1]"
+        assert "5.000, then 5.500: +0.500" in str(c)
+        shell.run_cell(f"%%compare --same out --rtol 0.5 -q -o c\n{BODIES.format(second=2.5)}")
+        assert shell.user_ns["c"].same
+        shell.run_cell("%%compare --same out --loose -q -o c\nout = 2\n---\nout = 2.0")
+        assert shell.user_ns["c"].same
+        shell.run_cell("%%compare -q -o c\n1\n---\n2")
+        assert "results not checked" in str(shell.user_ns["c"])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("%%compare --same 5\n1\n---\n2", "--same got '5', which never changes"),
+        ("%%compare --same (\n1\n---\n2", "give a number or an expression"),
+        ("%%compare --same nothing\n1\n---\n2", "NameError"),
+        ("%%compare --rtol 0.1\n1\n---\n2", "belong to --same"),
+        ("%%compare --same out --isolate\n1\n---\n2", "leave it out"),
+        ("%%compare --metric out\n1\n---\n2", "write name=expression"),
+        ("%compare a b --same out", "belong to %%compare"),
+    ],
+)
+def test_bad_options_of_the_magic_give_one_line(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with shell_with_optbook() as shell:
+        result = shell.run_cell(line)
+    assert message in str(result.error_before_exec or result.error_in_exec)
+
+
+def test_a_body_that_raises_in_the_check_fails_the_cell_and_names_are_put_back() -> None:
+    with shell_with_optbook() as shell:
+        shell.run_cell("x = 1")
+        result = shell.run_cell("%%compare --same x\nx = 2\n---\nx = 1 / 0")
+        assert isinstance(result.error_in_exec, ZeroDivisionError)
+        assert shell.user_ns["x"] == 1

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic import line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from optbook.benchmark.cell import Cell
+from optbook.benchmark.cell import Cell, expression
 from optbook.magics.base import OptbookMagics, is_quiet, one_line_errors, result_options
 from optbook.magics.options import two_bodies
 
@@ -26,6 +26,11 @@ class CompareMagics(OptbookMagics):
     @argument(
         "--isolate", action="store_true", help="run each in fresh interpreters (bodies see only --setup)"
     )
+    @argument("--same", help="an expression, evaluated after each body: what must be equal")
+    @argument("--rtol", help="relative tolerance for --same, in place of the data type's")
+    @argument("--atol", help="absolute tolerance for --same, in place of the data type's")
+    @argument("--loose", action="store_true", help="data types and kinds of containers may differ")
+    @argument("--metric", action="append", default=[], help="show name=expression, evaluated after each body")
     @argument("--stored", action="store_true", help="use the times in the log instead of running again")
     @argument("--force", action="store_true", help="compare times of different machines all the same")
     @result_options
@@ -55,9 +60,10 @@ class CompareMagics(OptbookMagics):
             if options.isolate:
                 from optbook.optimize.isolate import bodies_isolated
 
+                self._refuse_check(options, "results are not seen from here with --isolate; leave it out")
                 result = bodies_isolated(bodies, setup, labels, **given)
             else:
-                result = compare(bodies[0], bodies[1], labels, setup=setup, **given)
+                result = compare(bodies[0], bodies[1], labels, setup=setup, **given, **self._check(options))
         else:
             if len(options.labels) != 2:
                 raise UsageError("%compare takes two labels, such as %compare baseline faster")
@@ -65,8 +71,28 @@ class CompareMagics(OptbookMagics):
                 raise UsageError("--setup belongs to %%compare: %compare runs each cell with its own")
             if options.isolate:
                 raise UsageError("--isolate belongs to %%compare, or to optbook.compare(f, g, isolate=True)")
+            self._refuse_check(options, "they belong to %%compare, with both bodies in one cell")
             first, second = options.labels
             result = self._notebook.kept.compare(
                 first, second, self._shell.user_ns, stored=options.stored, force=options.force, **given
             )
         return self._shown(result, options.output, is_quiet(options, "" if cell else line, cell))
+
+    def _check(self, options: Any) -> dict[str, Any]:
+        """What `optbook.compare` is told of --same, its tolerance, and --metric."""
+        found: dict[str, Any] = {"metrics": dict(self._named(options.metric, "--metric"))}
+        if options.same is None:
+            if options.rtol or options.atol or options.loose:
+                raise UsageError("--rtol, --atol and --loose belong to --same: give --same EXPRESSION")
+            return found
+        same = expression(options.same, self._shell.user_ns, "--same")
+        if not callable(same):
+            raise UsageError(
+                f"--same got {options.same!r}, which never changes: name what the bodies compute"
+            )
+        rtol, atol = self._number(options.rtol, "--rtol"), self._number(options.atol, "--atol")
+        return {**found, "same": same, "rtol": rtol, "atol": atol, "strict": not options.loose}
+
+    def _refuse_check(self, options: Any, why: str) -> None:
+        if options.same is not None or options.metric:
+            raise UsageError(f"--same and --metric: {why}")

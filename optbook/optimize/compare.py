@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +17,11 @@ from optbook.benchmark.bench import label_of, runnable
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.interleave import Interleaved, Side
 from optbook.benchmark.progress import Progress
+from optbook.benchmark.quantities import Quantity
 from optbook.benchmark.recorder import active
 from optbook.errors import OptbookError, OptionError
+from optbook.optimize.check import Check, Pair, Same
+from optbook.optimize.outputs import SameOutputs
 
 Setup = Callable[[], object] | None
 ALPHA = 0.03
@@ -39,7 +43,8 @@ class Comparison:
     ``ratio`` is the throughput of the second divided by that of the first: above 1 the second is
     faster. ``low`` and ``high`` are its interval, which holds over all looks at the data together.
     ``detectable`` is the smallest relative difference that would have been seen in four of five such
-    comparisons. ``times`` are the seconds of one run, per sample, of each.
+    comparisons. ``times`` are the seconds of one run, per sample, of each. ``same`` says whether both gave
+    the same results, None where that was not checked; ``metrics`` are figures of the first and the second.
     """
 
     labels: tuple[str, str]
@@ -53,6 +58,8 @@ class Comparison:
     looks: int
     times: tuple[tuple[float, ...], tuple[float, ...]] = field(repr=False, default=((), ()))
     warnings: tuple[str, ...] = ()
+    same: SameOutputs | None = None
+    metrics: Mapping[str, Pair] = field(default_factory=dict)
 
     @property
     def seconds(self) -> tuple[float, float]:
@@ -82,6 +89,11 @@ def compare(
     setup: Setup | tuple[Setup, Setup] = None,
     steps: int | None = None,
     isolate: bool = False,
+    same: Same = False,
+    metrics: Mapping[str, Quantity] | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    strict: bool = True,
     seed: int | None = None,
     clock: Clock | None = None,
 ) -> Comparison:
@@ -99,6 +111,10 @@ def compare(
         steps: ends tracked loops after so many steps. Of a workload with a tracked loop, the seconds a
             step are compared.
         isolate: run each in fresh interpreters; both must be importable, and ``setup`` and ``steps`` None.
+        same: what must be equal after a run of each: what this function returns, or what the two return if
+            True. Both are run once more for it, from the same random state, before anything is timed.
+        metrics: figures to show for both, by name; functions are called after that run of each.
+        rtol, atol, strict: how equal they must be; see `optbook.same_outputs`.
         seed: of the random order.
         clock: the clock to read.
 
@@ -116,15 +132,19 @@ def compare(
     if active() is not None:
         raise OptbookError("a measurement is running already: don't compare inside a measured workload")
     names = labels or (label_of(first), label_of(second))
+    check = Check(same, dict(metrics or {}), rtol, atol, strict)
     if isolate:
         from optbook.optimize.isolate import compare_isolated, importable
 
         if setup is not None or steps is not None:
             raise OptionError("setup and steps have no meaning with isolate: write them into the functions")
+        if check:
+            raise OptionError("results can't be checked with isolate: check them in a comparison without it")
         return compare_isolated(importable(first), importable(second), names, budget=budget, seed=seed)
     setups = setup if isinstance(setup, tuple) else (setup, setup)
     sides = (Side(runnable(first), setups[0]), Side(runnable(second), setups[1]))
     clock = clock or Clock()
+    checked = check.of((first, second), sides, names, steps, clock) if check else None
     pair = Interleaved(sides, steps, clock, random.Random(seed))
     with Progress(
         f"{names[0]} | {names[1]}", budget, shown=configuration.settings().progress_bar
@@ -133,7 +153,11 @@ def compare(
         last = _collect(pair, planned, budget, progress, clock)
     looks = max(1, round(_looks(planned) * last.pairs / planned))
     times = tuple(pair.times[0]), tuple(pair.times[1])
-    return comparison(names, last, times, pair.loops, looks, _warnings(pair, last))
+    result = comparison(names, last, times, pair.loops, looks, _warnings(pair, last))
+    if checked is None:
+        return result
+    warnings = (*result.warnings, *checked.problems)
+    return dataclasses.replace(result, same=checked.same, metrics=checked.metrics, warnings=warnings)
 
 
 def _planned(pair: Interleaved, budget: float) -> int:

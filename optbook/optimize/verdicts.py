@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from optbook import formatting as write
 from optbook.experiments.render import one_line
+from optbook.optimize.equivalence import signed
 
 if TYPE_CHECKING:
     from optbook.optimize.compare import Comparison
@@ -20,7 +21,13 @@ _STYLE = (
 
 
 def sentence(c: Comparison) -> str:
-    """The verdict in one sentence."""
+    """The verdict in one sentence, marked where results differ or where that was not checked."""
+    if c.same is None:
+        return f"{_speed(c)} (results not checked)"
+    return _speed(c) if c.same else f"{_speed(c)}, but the results differ"
+
+
+def _speed(c: Comparison) -> str:
     first, second = (one_line(label, 60) for label in c.labels)
     if c.verdict.startswith("no difference"):
         return f"{second} against {first}: {c.verdict}"
@@ -47,7 +54,16 @@ def _rows(c: Comparison) -> list[tuple[str, str]]:
         (one_line(c.labels[1], 60), write.seconds(c.seconds[1]) + " a run"),
         ("throughput ratio", interval(c)),
         ("counted", f"{c.pairs} pairs{runs}, in random order; looked at {looks}"),
+        (
+            "results",
+            "not checked: give what must be equal, --same EXPRESSION" if c.same is None else c.same.sentence,
+        ),
+        *((one_line(name, 40), _metric(*values)) for name, values in c.metrics.items()),
     ]
+
+
+def _metric(first: float, second: float) -> str:
+    return f"{write.number(first, 4)}, then {write.number(second, 4)}: {signed(second - first)}"
 
 
 def as_text(c: Comparison) -> str:
