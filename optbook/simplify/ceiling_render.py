@@ -12,7 +12,7 @@ from optbook.experiments.render import one_line
 from optbook.simplify.result import NOTHING, Ceiling, Estimate, Part
 
 WIDTH, BAR, LABEL, FIGURE = 560, 24, 170, 60
-LONGEST_NAME, LONGEST_NOTE = 60, 500
+LONGEST_NAME, LONGEST_NOTE, LONGEST_IN_PICTURE = 60, 500, 26
 HEAD = ("calls", "a call", "free", "gap", "alone", "gap", "roofline", "worth it?")
 
 
@@ -165,7 +165,7 @@ def _bar(i: int, name: str, free: Estimate, alone: Estimate | None, at: Callable
     )
     return (
         f'<text x="{LABEL - 8}" y="{middle + 4}" text-anchor="end" '
-        f'style="fill:var(--jp-ui-font-color1,currentColor)">{escape(one_line(name, 26))}</text>'
+        f'style="fill:var(--jp-ui-font-color1,currentColor)">{escape(_end(name))}</text>'
         f'<rect x="{LABEL}" y="{middle - 6}" width="{max(1.0, right - LABEL):.1f}" height="12" '
         'style="fill:var(--jp-brand-color1,#0072b2)"/>'
         f'<line x1="{at(free.low):.1f}" x2="{at(free.high):.1f}" y1="{middle}" y2="{middle}" '
@@ -191,6 +191,12 @@ def _cells(part: Part) -> list[str]:
 
 def _gap(estimate: Estimate | None) -> str:
     return "" if estimate is None else write.percent(max(0.0, estimate.gap))
+
+
+def _end(component: str) -> str:
+    """A dotted name is known by its end."""
+    name = _name(component)
+    return name if len(name) <= LONGEST_IN_PICTURE else "…" + name[1 - LONGEST_IN_PICTURE :]
 
 
 def _name(component: str) -> str:
