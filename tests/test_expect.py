@@ -93,6 +93,11 @@ def test_what_overlaps_may_gain_up_to_what_convexity_allows() -> None:
     assert (found.ratio, found.low, found.high) == pytest.approx((4 / 3, 4 / 3, 2.0))
 
 
+def test_what_is_possible_starts_from_the_far_end_of_what_was_measured() -> None:
+    found = forecast((math.inf, Estimate(1.28, 1.2, 1.35)), busy=1.0).at(8.0, 1.0)
+    assert found.high == pytest.approx(1.35)
+
+
 def test_measured_neighbours_narrow_what_is_possible() -> None:
     """max(x, 0.5) at 1.25, 2 and inf: in between, prolonged lines meet the truth."""
     curve = forecast((1.25, exactly(1.25)), (2.0, exactly(2.0)), (math.inf, exactly(2.0)), busy=1.0)

@@ -40,7 +40,8 @@ def expect(
 
     After the measurement the workload runs a few more steps with a timer on the component, since the
     prediction is read at the speed-up that the component got alone: its time per unit of throughput, then
-    against now. A component that can't be found any more counts as free.
+    against now (of a module under autograd, its forward's). A component that can't be found any more counts
+    as free.
 
     Args:
         component: its name in the ceiling, or the last part of it.

@@ -66,15 +66,15 @@ class Forecast:
         right = next(i for i, at in enumerate(xs) if at >= x)
         left = right - (xs[right] > x)
         around = slice(left, right + 1)
+        slowest, fastest = [1 / e.low for _, e in nodes], [1 / e.high for _, e in nodes]
         time = _line(xs[around], middle[around], x)
-        most = _line(xs[around], [1 / e.low for _, e in nodes][around], x)
-        least = _line(xs[around], [1 / e.high for _, e in nodes][around], x)
+        most = _line(xs[around], slowest[around], x)
+        least = _line(xs[around], fastest[around], x)
         if left < right and not self._adds(real):
-            beyond = [x, middle[0]]
-            if left > 0:
-                beyond.append(_line(xs[left - 1 : left + 1], middle[left - 1 : left + 1], x))
-            if right < len(xs) - 1:
-                beyond.append(_line(xs[right : right + 2], middle[right : right + 2], x))
+            beyond = [x, fastest[0]]
+            for near, far in ((left, left - 1), (right, right + 1)):
+                if 0 <= far < len(xs):
+                    beyond.append(_line((xs[near], xs[far]), (fastest[near], slowest[far]), x))
             least = min(least, max(beyond))
         return Estimate(1 / time, 1 / max(most, time), 1 / max(min(least, time), 1e-12))
 

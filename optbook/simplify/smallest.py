@@ -327,7 +327,7 @@ def _agreement(bed: Bed, component: Component, made: Smallest, budget: float, cl
     start = clock.now()
     while len(full) < MOST_ROUNDS and (len(full) < ROUNDS or clock.now() - start < budget):
         witness = Witness(clock)
-        bed.once(((component, Filled(witness).what),))
+        bed.once(((component, witness),))
         full.append(statistics.fmean(witness.seconds[: len(made.calls)]))
         with output.dropped(printed):
             alone.append(_alone(component, made, clock))
