@@ -89,7 +89,7 @@ def _judge_rank(namespace: Mapping[str, Any]) -> Verdict:
             )
     found = ", ".join(f"{name} {gains[name].ratio:.2f}×" for name in names)
     hidden = "; ".join(f"{pair.hidden} is hidden by {pair.hiding}" for pair in night.pairs)
-    return Verdict(True, f"this is the order: {found}", hidden.capitalize())
+    return Verdict(True, f"this is the order: {found}", f"{hidden.capitalize()}." if hidden else "")
 
 
 def _is_clearly_more(one: Estimate, other: Estimate) -> bool:

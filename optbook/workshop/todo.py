@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from optbook.benchmark.profiles.page import CODE, FAINT, STYLE, row, table
+from optbook.benchmark.profiles.page import CELL, CODE, FAINT, STYLE, row, table
 from optbook.errors import OptionError
 from optbook.experiments.render import one_line
 from optbook.simplify.ceiling_render import times
@@ -130,7 +130,7 @@ class Todo:
 
     def _repr_html_(self) -> str:
         rows = [
-            row(cells, 1, (CODE,)).replace("</tr>", f'<td style="text-align:left">{_links(item)}</td></tr>')
+            f'{row(cells, 1, ("", CODE)).removesuffix("</tr>")}<td style="{CELL}">{_links(item)}</td></tr>'
             for cells, item in zip(self._cells(), self.items, strict=True)
         ]
         body = table(HEAD, 1, rows) if rows else f"<div>{escape(NOTHING_TO_DO)}</div>"
