@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from optbook.benchmark import output, sequential
@@ -74,13 +74,18 @@ class Bed:
         sample = min(most, max(least, budget / (8 * (2 + 3 * components))))
         return max(FEWEST_STEPS, math.ceil(sample / (e.seconds * (1 - SKIPPED_SHARE))))
 
-    def once(self, stubbed: Stubbed, around: AbstractContextManager[object] | None = None) -> int:
-        """One run, uncounted; how many steps were tracked, 1 if none are.
+    def once(
+        self,
+        stubbed: Stubbed,
+        around: AbstractContextManager[object] | None = None,
+        on_step: Callable[[], None] | None = None,
+    ) -> int:
+        """One run, uncounted; how many steps were tracked, 1 if none are. ``on_step`` is called after each.
 
         Raises:
             Exception: what the workload raised.
         """
-        recorder = Recorder(self.clock, self._steps)
+        recorder = Recorder(self.clock, self._steps, on_step=on_step)
         self.executions += 1
         with output.dropped(self._printed), self._with(stubbed), around or nullcontext():
             if self._workload.setup is not None:
@@ -108,7 +113,7 @@ class Bed:
         try:
             self.once(stubbed)
         except Exception as error:
-            return f"{type(error).__name__}: {error}"
+            return f"{type(error).__name__}: {error}".removesuffix(": ")
         return ""
 
     def rounds(

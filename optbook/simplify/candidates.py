@@ -51,7 +51,8 @@ def candidates(
         workload: the function or cell, which is no candidate itself.
         within: look for parts of these components, in place of the workload's.
     """
-    root = _tree(samples, {id(code) for code in _own_codes(workload)})
+    opened = {id(getattr(component.target, "__code__", None)) for component in within or ()}
+    root = _tree(samples, {id(code) for code in _own_codes(workload)}, opened)
     left_out: dict[str, str] = {}
     taken_apart: list[str] = []
     parts: dict[Key, _Node] = {}
@@ -105,13 +106,13 @@ def _is_dividable(node: _Node, total: float) -> bool:
     return large >= COVERED * node.seconds
 
 
-def _tree(samples: Samples, own: set[int]) -> _Node:
+def _tree(samples: Samples, own: set[int], opened: set[int]) -> _Node:
     root = _Node()
     for stacks in samples.threads.values():
         for (chain, offset, _), spent in stacks.seconds.items():
             root.seconds += spent
             node, seen = root, set[Key]()
-            for key in _keys(samples, chain, offset, own):
+            for key in _keys(samples, chain, offset, own, opened):
                 if key in seen:  # it called itself
                     continue
                 seen.add(key)
@@ -128,19 +129,21 @@ def _own_codes(workload: Callable[..., object]) -> Iterable[CodeType]:
     return (code,) if isinstance(code, CodeType) else ()
 
 
-def _keys(samples: Samples, chain: tuple[int, ...], offset: int, own: set[int]) -> Iterable[Key]:
-    """The candidates on one stack, from the outermost on."""
+def _keys(
+    samples: Samples, chain: tuple[int, ...], offset: int, own: set[int], opened: set[int]
+) -> Iterable[Key]:
+    """The candidates on one stack, from the outermost on; library code that is opened counts as yours."""
     direct = False
     for key in chain:
         code = samples.codes[key]
-        if key in own or is_yours(code.co_filename):
+        if key in own or key in opened or is_yours(code.co_filename):
             direct = True
             if key not in own and code.co_name[0] != "<":
                 yield key
         elif direct and _is_named(code):
             direct = False
             yield key
-    if direct and (chain[-1] in own or is_yours(samples.codes[chain[-1]].co_filename)):
+    if direct and (chain[-1] in own | opened or is_yours(samples.codes[chain[-1]].co_filename)):
         call = of_call(samples.codes[chain[-1]], offset, samples.namespaces[chain[-1]], "your code")
         if call is not None and call.kind == "library":
             yield call.name.removesuffix("()"), chain[-1]

@@ -65,6 +65,10 @@ class Component:
         """Whether it is replaced at its code, which every holder sees."""
         return isinstance(self.target, FunctionType)
 
+    def is_same(self, other: Component) -> bool:
+        """Whether it means the same calls, whatever it is called."""
+        return self.target is other.target and self.choice.chosen is other.choice.chosen
+
     def runs(self, workload: object) -> bool:
         """Whether calling ``workload`` is calling this component."""
         try:
@@ -113,7 +117,7 @@ def _name_of(thing: Any) -> str:
 
 def _named(path: str, namespace: Mapping[str, Any]) -> Component:
     names = path.split(".")
-    if not all(name.isidentifier() for name in names):
+    if not names[0].isidentifier() or not all(n.isidentifier() or n.isdigit() for n in names):
         raise OptionError(f"{path!r} is no name: give one such as augment, model.forward or torch.stack")
     missing: tuple[Any, str] | None = None
     for place in (namespace, vars(sys.modules["__main__"]), vars(builtins)):
@@ -167,13 +171,23 @@ def _unknown(path: str, namespace: Mapping[str, Any], missing: tuple[Any, str] |
     elsewhere = [] if before else _elsewhere(last)
     if len(elsewhere) > 1:
         return f"there is no {path!r} here, but several elsewhere: write {' or '.join(elsewhere[:4])}"
-    known = [*namespace, *vars(sys.modules["__main__"]), *vars(builtins)]
-    callables = [name for name in dict.fromkeys(known) if not name.startswith("_")]
-    first = path.split(".")[0]
-    near = [".".join([name, *path.split(".")[1:]]) for name in difflib.get_close_matches(first, callables, 3)]
+    known = {**vars(builtins), **vars(sys.modules["__main__"]), **namespace}
+    first, *rest = path.split(".")
+    close = difflib.get_close_matches(first, [name for name in known if not name.startswith("_")], 6)
+    near = [".".join([name, *rest]) for name in close if _has(known[name], rest)][:3]
+    if rest == ["backward"] and "torch" in sys.modules:
+        near = ["torch.Tensor.backward"]
     hint = _did_you_mean(elsewhere or near)
     hint = hint or ": give a name that the cell sees, or a path such as torch.stack"
     return f"there is no {path!r} here{hint}"
+
+
+def _has(value: Any, names: Iterable[str]) -> bool:
+    for name in names:
+        if not hasattr(value, name):
+            return False
+        value = getattr(value, name)
+    return True
 
 
 def _did_you_mean(names: Iterable[str]) -> str:

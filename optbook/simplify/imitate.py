@@ -11,7 +11,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Hashable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar
@@ -40,6 +40,9 @@ class Cost:
         return self.waiting > self.computing
 
 
+_LATER = (Iterator, AsyncIterator, Awaitable)
+
+
 class Timed:
     """A filling that calls the component for real, and notes what each call took and returned."""
 
@@ -61,7 +64,10 @@ class Timed:
                 value = call(*args, **kwargs)
             finally:
                 self.running -= 1
-            self._note(self._now() - wall, time.thread_time() - cpu, value)
+            if isinstance(value, _LATER):  # its work is done later
+                self._returned(None, True)
+            else:
+                self._note(self._now() - wall, time.thread_time() - cpu, value)
             return value
 
         def started(*args: Any, **kwargs: Any) -> Any:

@@ -43,6 +43,11 @@ class Replaying:
         other._wait = wait
         return other
 
+    @property
+    def is_graded(self) -> bool:
+        """Whether outputs have a graph behind them: a replayed one stands for forward and backward."""
+        return bool(self._gradients)
+
     def __getstate__(self) -> dict[str, Any]:
         """For another process; see `processes`."""
         return {**self.__dict__, "_thread": None, "_gradients": {}}
