@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optbook.optimize.compare import compare
     from optbook.optimize.losses import same_losses
     from optbook.optimize.outputs import same_outputs
+    from optbook.optimize.sweep import sweep
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
@@ -43,6 +44,7 @@ __all__ = [
     "smallest",
     "span",
     "stub",
+    "sweep",
     "track",
 ]
 
@@ -52,6 +54,7 @@ _WHERE = {
     "same_accuracy": "optbook.optimize.accuracy",
     "same_losses": "optbook.optimize.losses",
     "same_outputs": "optbook.optimize.outputs",
+    "sweep": "optbook.optimize.sweep",
     "track": "optbook.benchmark.recorder",
     "span": "optbook.benchmark.recorder",
     "log": "optbook.experiments.log",

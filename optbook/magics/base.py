@@ -109,6 +109,14 @@ class OptbookMagics(Magics):
             name, value = assignment(text, option)
             yield name, expression(value, self._shell.user_ns, option)
 
+    def _units(self, options: Any) -> Iterable[tuple[str, Any]]:
+        """What a run amounts to, from the options of `unit_options`."""
+        for option, unit in UNIT_OPTIONS.items():
+            text = getattr(options, option)
+            if text is not None:
+                yield unit, expression(text, self._shell.user_ns, "--" + option.replace("_", "-"))
+        yield from self._named(options.unit, "--unit")
+
     def _setup(self, text: str | None) -> Cell | None:
         if text is None:
             return None
@@ -125,6 +133,15 @@ def is_quiet(options: Any, line: str, cell: str | None = None) -> bool:
     return bool(options.quiet) or line.rstrip().endswith(";") or (cell or "").rstrip().endswith(";")
 
 
+UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
+_UNITS = (
+    argument("--batches", help="batches that one run does: a number or an expression"),
+    argument("--samples", help="samples that one run does"),
+    argument("--tokens", help="tokens that one run does"),
+    argument("--env-steps", help="environment steps that one run does"),
+    argument("--unit", action="append", default=[], help="another unit, as name=expression; may be repeated"),
+    argument("--metric", action="append", default=[], help="a result worth keeping, as name=expression"),
+)
 _SETUP = argument(
     "--setup", help="a statement, or the name of a %%%%setup cell, to run untimed before every run"
 )
@@ -139,6 +156,13 @@ _RESULT = (
 def help_option(magic: Any) -> Any:
     """``-h``."""
     return _HELP(magic)
+
+
+def unit_options(magic: Any) -> Any:
+    """``--samples`` and the like, ``--unit`` and ``--metric``: what a run amounts to, and its results."""
+    for option in reversed(_UNITS):
+        magic = option(magic)
+    return magic
 
 
 def result_options(magic: Any) -> Any:

@@ -11,11 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import cell_magic, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 
-from optbook.benchmark.cell import Cell, expression
+from optbook.benchmark.cell import Cell
 from optbook.experiments.log import session
-from optbook.magics.base import OptbookMagics, is_quiet, one_line_errors, result_options
-
-UNIT_OPTIONS = {"batches": "batch", "samples": "sample", "tokens": "token", "env_steps": "env_step"}
+from optbook.magics.base import OptbookMagics, is_quiet, one_line_errors, result_options, unit_options
 
 
 @magics_class
@@ -29,12 +27,7 @@ class MeasureMagics(OptbookMagics):
     @argument("--steps", help="end the tracked loop after so many steps, warm-up included")
     @argument("--warmup", help="runs (or tracked steps) that are not counted")
     @argument("--budget", help="seconds that the counted runs may take")
-    @argument("--batches", help="batches that one run does: a number or an expression")
-    @argument("--samples", help="samples that one run does")
-    @argument("--tokens", help="tokens that one run does")
-    @argument("--env-steps", help="environment steps that one run does")
-    @argument("--unit", action="append", default=[], help="another unit, as name=expression; may be repeated")
-    @argument("--metric", action="append", default=[], help="a result worth keeping, as name=expression")
+    @unit_options
     @argument("--flops", action="store_true", help="count FLOPs as well, in a further pass over the cell")
     @argument(
         "--stub",
@@ -101,13 +94,6 @@ class MeasureMagics(OptbookMagics):
             for text in given:
                 name, _, kind = text.partition(":")
                 yield stub(name, kind or "replay", namespace=self._shell.user_ns)
-
-    def _units(self, options: Any) -> Iterable[tuple[str, Any]]:
-        for option, unit in UNIT_OPTIONS.items():
-            text = getattr(options, option)
-            if text is not None:
-                yield unit, expression(text, self._shell.user_ns, "--" + option.replace("_", "-"))
-        yield from self._named(options.unit, "--unit")
 
     @no_var_expand
     @cell_magic
