@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from optbook.benchmark import output, sequential
 from optbook.benchmark.clock import Clock
@@ -20,15 +20,19 @@ from optbook.simplify.imitate import Filled
 from optbook.simplify.patching import Filling
 from optbook.simplify.result import Estimate
 
-ROUNDS = 6
-"""With fewer there is no 95 % interval that rests on order alone."""
+ROUNDS, FEWEST_ROUNDS = 6, 3
+"""With fewer than six no 95 % interval rests on order alone: what was seen is the range then."""
+OVER_BUDGET = 2
+"""How many times the budget may be spent for the sake of six rounds."""
 MOST_ROUNDS = 40
 SAMPLE_SECONDS = (0.1, 1.0)
-FEWEST_STEPS = 8
+FEWEST_STEPS, SLOW_STEPS, SLOW_SECONDS = 8, 4, 0.1
+"""Steps of a sample at least; and where a step takes longer than a tenth of a second."""
 SKIPPED_SHARE = 0.25
 """Of the steps of a sample, those at its start that do not count: queues are filled or emptied in them."""
 SHORTEST_SECONDS, MOST_LOOPS_SECONDS = 5e-4, 0.05
 CRITICAL = 1.96
+MOST_VARIANTS = 100
 Stubbed = tuple[tuple[Component, Filling], ...]
 Variant = tuple[str, ...]
 REAL: Variant = ()
@@ -72,7 +76,13 @@ class Bed:
             return None
         least, most = SAMPLE_SECONDS
         sample = min(most, max(least, budget / (8 * (2 + 3 * components))))
-        return max(FEWEST_STEPS, math.ceil(sample / (e.seconds * (1 - SKIPPED_SHARE))))
+        fewest = FEWEST_STEPS if e.seconds < SLOW_SECONDS else SLOW_STEPS
+        return max(fewest, math.ceil(sample / (e.seconds * (1 - SKIPPED_SHARE))))
+
+    def affordable(self, budget: float) -> int:
+        """How many variants can be run in six rounds without spending far more than the budget."""
+        seconds = (self.experiment.seconds or 0.0) * (self._steps or 1)
+        return int(OVER_BUDGET * budget / (ROUNDS * seconds)) if seconds else MOST_VARIANTS
 
     def once(
         self,
@@ -122,26 +132,26 @@ class Bed:
         """Run the real workload and all variants in turn; the throughput of each against the real one.
 
         Args:
-            variants: the stubs of each; all work.
-            budget: seconds for all rounds; at least six are run.
+            variants: the stubs of each; those that break the workload are left out.
+            budget: seconds for all rounds; at least three are run, and six if that is not far more.
             progress: is told the seconds spent.
             done: seconds spent before.
         """
         if not variants:
             return {}
-        everything: dict[Variant, Stubbed] = {REAL: (), **variants}
-        sides = Interleaved(
-            [self._side(stubbed) for stubbed in everything.values()],
-            self._steps,
-            self.clock,
-            self._order,
-            self._skipped,
-        )
         with output.dropped(self._printed):
-            first = [sides.sample(index) for index in range(len(everything))]
-        sides.loops = self._loops(first)
+            first = {REAL: self._interleaved([()]).sample(0)}
+            for variant, stubbed in variants.items():
+                with suppress(Exception):  # it is left out
+                    first[variant] = self._interleaved([stubbed]).sample(0)
+        everything: dict[Variant, Stubbed] = {v: variants.get(v, ()) for v in first}
+        sides = self._interleaved(list(everything.values()))
+        sides.loops = self._loops(list(first.values()))
         started, spent, rounds = self.clock.now(), 0.0, 0
-        while rounds < MOST_ROUNDS and (rounds < ROUNDS or spent * (rounds + 1) / rounds <= budget):
+        while rounds < MOST_ROUNDS and (
+            rounds < FEWEST_ROUNDS
+            or spent * (rounds + 1) / rounds <= budget * (OVER_BUDGET if rounds < ROUNDS else 1)
+        ):
             sides.round()
             rounds += 1
             spent = self.clock.now() - started
@@ -154,6 +164,10 @@ class Bed:
             for index, variant in enumerate(everything)
             if variant != REAL
         }
+
+    def _interleaved(self, variants: Sequence[Stubbed]) -> Interleaved:
+        sides = [self._side(stubbed) for stubbed in variants]
+        return Interleaved(sides, self._steps, self.clock, self._order, self._skipped)
 
     def _side(self, stubbed: Stubbed) -> Side:
         return Side(self._workload.run, self._workload.setup, lambda: self._with(stubbed))
@@ -168,4 +182,6 @@ class Bed:
 
 def _estimate(differences: sequential.Floats) -> Estimate:
     seen = sequential.look(differences, CRITICAL)
+    if len(differences) < ROUNDS:
+        return Estimate(math.exp(seen.center), math.exp(differences.min()), math.exp(differences.max()))
     return Estimate(math.exp(seen.center), math.exp(seen.low), math.exp(seen.high))
