@@ -17,6 +17,7 @@ from optbook.errors import OptbookError, OptionError
 from optbook.simplify.result import Estimate
 from optbook.simplify.smallest import Agreement, Smallest, smallest
 from optbook.simplify.witness import Witness
+from tests.shells import shell_with_optbook
 
 take = functools.partial(smallest, budget=0.05)
 
@@ -361,3 +362,16 @@ def test_inside_a_measurement_it_is_refused() -> None:
 
     with pytest.raises(OptbookError, match="a measurement is running already"):
         optbook.bench(work, budget=0.01)
+
+
+def test_in_a_notebook_its_inputs_are_prepared_untimed() -> None:
+    with shell_with_optbook() as shell:
+        shell.run_cell(
+            "import optbook\n"
+            "def part(names):\n    names.append(1)\n    return len(names)\n"
+            "def work():\n    for _ in optbook.track(range(12)): part([])\n"
+            "small = optbook.smallest(work, 'part', budget=0.02)"
+        )
+        done = shell.run_cell("%%bench --setup small.prepare()\nsmall()")
+    assert done.result.stubs == "all but part"
+    assert done.result.status == "ok"

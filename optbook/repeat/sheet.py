@@ -44,6 +44,8 @@ ROWS = (
     ("%progress", "plot the progress over the experiments"),
     ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
     ("%optbook profiles label", "the profiles that lie in the log beside their experiments"),
+    ("optbook.dummy_loader(loader)", "batches of the right form at no cost, in place of a data loader's"),
+    ("optbook.smallest(f, 'decode')", "the bottleneck alone, on the inputs that it really got"),
     ("%%bench --expect decode", "hold the result against what the newest ceiling predicted for decode"),
     ("%optbook predictions", "all predictions, beside what was achieved"),
     ("%optbook machine", "what this machine can do, and what would spoil a measurement on it now"),
