@@ -62,4 +62,5 @@ class Progress:
 
     def __exit__(self, *exception: object) -> None:
         if self._bar is not None:
+            self._bar.total = self._bar.n  # else a notebook keeps the bar of what ended early, as of an error
             self._bar.close()

@@ -12,7 +12,7 @@ from optbook.experiments.render import one_line
 from optbook.simplify.result import NOTHING, Ceiling, Estimate, Part
 
 WIDTH, BAR, LABEL, FIGURE = 560, 24, 170, 60
-LONGEST_NAME, LONGEST_NOTE, LONGEST_IN_PICTURE = 60, 500, 26
+LONGEST_NAME, LONGEST_NOTE, LONGEST_IN_PICTURE = 60, 500, 24
 HEAD = ("calls", "a call", "free", "gap", "alone", "gap", "roofline", "worth it?")
 
 
@@ -106,9 +106,12 @@ def notes(c: Ceiling) -> Iterable[str]:
 
 def as_html(c: Ceiling) -> str:
     """A sentence, the picture, the table, hidden pairs and notes."""
-    rows = [row(_cells(part), 0, (CODE,)) for part in c.parts]
+    styles = (CODE, *["white-space:nowrap"] * (len(HEAD) - 1))
+    rows = [row(_cells(part), 0, styles) for part in c.parts]
     if c.all_free is not None and len(c.parts) > 1:
-        rows.append(row(("all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", "", ""), 0))
+        rows.append(
+            row(("all of them", "", "", times(c.all_free), _gap(c.all_free), "", "", "", ""), 0, styles)
+        )
     names = ("component", *HEAD)
     pairs = "".join(f"<div>{escape(text)}</div>" for text in hidden(c))
     listed = "".join(f"<li>{escape(one_line(note, LONGEST_NOTE))}</li>" for note in notes(c))
