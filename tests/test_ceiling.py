@@ -21,6 +21,7 @@ from tests.fakes import FakeClock
 from tests.shells import shell_with_optbook
 
 TIME = FakeClock()
+BUDGET = 1.3
 STATE: dict[str, Any] = {"runs": 0}
 
 
@@ -79,7 +80,7 @@ def needs_it() -> None:
 
 
 def take(function: Callable[[], object], names: list[Any] | None = None, **options: Any) -> Ceiling:
-    return ceiling(function, names, clock=TIME.clock, budget=0.2, **options)
+    return ceiling(function, names, clock=TIME.clock, budget=BUDGET, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ def _nothing_left() -> Iterator[None]:
 
 @pytest.mark.parametrize(("work", "unit"), [(serial, "run"), (tracked, "batch")])
 def test_free_alone_and_gaps_of_a_sum_are_exact(work: Callable[[], None], unit: str) -> None:
-    found = take(work, ["decode", "augment", "train"])
+    found = take(work, ["decode", "augment", "train"], steps=8)
     rest = 0.002 if unit == "run" else 0.0
     per = 2 if unit == "run" else 1
     whole = per * 0.006 + rest
@@ -328,4 +329,15 @@ def test_progress_is_told_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Progress, "elapsed", lambda self, seconds: told.append(seconds))
     take(serial, ["decode", "train"], speedup=[2])
     assert told
-    assert max(told) <= 0.2 * 1.001
+    assert max(told) <= BUDGET * 1.001
+
+
+def test_a_slow_workload_gets_fewer_variants_and_rounds_and_says_the_range_it_saw() -> None:
+    found = ceiling(serial, ["decode", "augment", "train"], clock=TIME.clock, budget=0.01)
+    assert found.rounds == 3
+    assert all(part.free is not None for part in found.parts)
+    assert found.all_free is None
+    assert found["decode"].alone_how == "its calls × its time a call"
+    free = found["decode"].free
+    assert free is not None
+    assert [free.ratio, free.low, free.high] == pytest.approx([1.75] * 3)

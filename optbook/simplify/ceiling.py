@@ -72,8 +72,8 @@ def ceiling(
         inside: take the components apart, and ask the same of their parts.
         setup: called untimed before every run.
         steps: ends tracked loops after so many steps; chosen if None.
-        budget: seconds for all rounds; four times the setting `OptBook.budget` if None. At least six rounds
-            are run.
+        budget: seconds for all rounds; four times the setting `OptBook.budget` if None. A slow workload
+            takes longer: at least three rounds are run, of fewer variants.
         source: the source of the workload, for the log.
         namespace: where names are looked up first, in place of where the call is made.
         seed: of the random order.
@@ -119,7 +119,8 @@ def ceiling(
     bed = Bed(request, len(found.components), budget, steps, clock, random.Random(seed))
     name = f"ceiling of {experiment.label}"
     try:
-        with Progress(name, budget, shown=configuration.settings().progress_bar) as progress:
+        shown = configuration.settings().progress_bar
+        with stubs.known(), Progress(name, budget, shown=shown) as progress:
             result = _answer(bed, found, speedups, budget, progress)
     finally:
         bed.put_back()
@@ -182,8 +183,11 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
         else:
             broken[component.name] = subject
     first = budget / (2 if speedups else 1)
-    at = bed.rounds(_variants(bed, subjects), first, progress)
+    at = bed.rounds(_variants(subjects, bed.affordable(first)), first, progress)
     real = statistics.median(bed.times[REAL]) if REAL in bed.times else bed.experiment.seconds or 0.0
+    for subject in [subject for subject in subjects if (subject.name,) not in at]:
+        subjects.remove(subject)
+        broken[subject.name] = "without it the workload raises, but not always"
     free = {subject.name: at[(subject.name,)] for subject in subjects}
     faster = curves(bed, subjects, free, speedups, real, budget - first, progress, first) if speedups else {}
     roofs = bounds(bed, subjects, real)
@@ -208,19 +212,20 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
     )
 
 
-def _variants(bed: Bed, subjects: Sequence[Subject]) -> dict[Variant, Stubbed]:
-    """Each free, pairs of them, all but one, and all; those that break the workload are left out."""
+def _variants(subjects: Sequence[Subject], most: int) -> dict[Variant, Stubbed]:
+    """Each free, all, pairs with the largest, all but one, other pairs; in this order, as many as wanted."""
     stubbed = {subject.name: subject.free for subject in subjects}
     names = list(stubbed)
     chosen: list[Variant] = [(name,) for name in names]
-    larger = sorted(subjects, key=lambda subject: -subject.busy)[: 1 if len(names) > ALL_PAIRS else None]
-    pairs = combinations(names, 2)
-    chosen += [pair for pair in pairs if {subject.name for subject in larger} & set(pair)]
-    if len(names) > 2:
-        chosen += [tuple(other for other in names if other != name) for name in names]
+    if len(names) > 1:
+        largest = max(subjects, key=lambda subject: subject.busy).name
+        pairs = list(combinations(names, 2))
         chosen.append(tuple(names))
-    found = {variant: tuple(stubbed[name] for name in variant) for variant in dict.fromkeys(chosen)}
-    return {v: s for v, s in found.items() if len(v) == 1 or not bed.works(s)}
+        chosen += [pair for pair in pairs if largest in pair]
+        chosen += [tuple(other for other in names if other != name) for name in names if len(names) > 2]
+        chosen += pairs if len(names) <= ALL_PAIRS else []
+    wanted = list(dict.fromkeys(chosen))[: max(most, len(names))]
+    return {variant: tuple(stubbed[name] for name in variant) for variant in wanted}
 
 
 def _part(
