@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset
 
 import optbook
 from optbook.benchmark.clock import Clock
@@ -304,6 +305,24 @@ def never(number: int) -> int:
 def test_a_component_that_is_never_called() -> None:
     with pytest.raises(OptbookError, match="is never called"):
         take(loop(lambda step: step), never)
+
+
+class Squares(Dataset[int]):
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> int:
+        return never(index)
+
+
+def test_a_component_in_worker_processes_is_to_be_run_in_one_first() -> None:
+    def work() -> None:
+        for _ in optbook.track(loader):
+            pass
+
+    loader = DataLoader(Squares(), num_workers=1)
+    with pytest.raises(OptbookError, match="runs in worker processes: run all in one first"):
+        take(work, never)
 
 
 def test_the_workload_itself_a_wrong_name_and_a_wrong_limit() -> None:
