@@ -133,9 +133,9 @@ class Member:
         """What is worth knowing, now."""
         found = [*self.notes]
         if numbers := _alive(self.without):
-            found.append(f"{numbers} ran already: start them again to have it there")
+            found.append(f"not in {numbers}, which ran already: start anew to have it there")
         if numbers := _alive(self.within):
-            found.append(f"{numbers} still have it: start them again to have the real one there")
+            found.append(f"still in {numbers}: start anew to have the real one there")
         return tuple(found)
 
     def tells(self, folder: str) -> None:
