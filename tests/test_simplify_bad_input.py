@@ -20,7 +20,6 @@ import torch
 
 import optbook
 from optbook.errors import OptionError
-from optbook.simplify import ceiling as module
 from optbook.simplify import stubs
 from optbook.simplify.ceiling import ceiling
 from optbook.simplify.result import Ceiling
@@ -313,7 +312,8 @@ def test_what_something_iterated_takes_is_its_items_time() -> None:
             TIME.spend(0.003)
 
     part = take(work, ["loader"])["loader"]
-    assert (part.calls, part.seconds) == (1, pytest.approx(0.010))
+    assert part.calls == 1
+    assert part.seconds == pytest.approx(0.010)
     assert part.alone is not None
     assert part.alone.ratio == pytest.approx(2.5)
 
@@ -412,14 +412,13 @@ def test_parameters_gradients_optimizer_and_random_state_are_put_back(
 ) -> None:
     t = Training()
     measured: list[Any] = []
-    bench = module.bench
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        experiment = bench(*args, **kwargs)
+        experiment = optbook.bench(*args, **kwargs)
         measured.append(t.state())
         return experiment
 
-    monkeypatch.setattr(module, "bench", watched)
+    monkeypatch.setattr("optbook.simplify.ceiling.bench", watched)
 
     def work() -> None:
         for _ in optbook.track(range(20)):
@@ -450,3 +449,30 @@ def test_a_free_forward_says_that_its_backward_is_free_too() -> None:
     notes = {part.component.rpartition(".")[2]: part.notes for part in found.parts}
     assert any("forward and its backward" in note for note in notes["Sequential"])
     assert not any("backward" in note for note in notes["step"])
+
+
+# What a ceiling remembers of functions
+
+
+def test_what_is_known_of_a_function_is_kept_only_meanwhile() -> None:
+    def f() -> str:
+        return "real"
+
+    def changed() -> str:
+        return "changed"
+
+    code = f.__code__
+    before = dict(stubs._REGISTRY.patches)
+    with stubs.known():
+        for _ in range(2):
+            with optbook.stub(f, "skip"):
+                assert f() is None
+            assert f.__code__ is code
+        [patch] = set(stubs._REGISTRY.patches.values()) - set(before.values())
+        with optbook.stub(f, "skip"):
+            assert stubs._REGISTRY.patches[id(f)] is patch
+        f.__code__ = changed.__code__
+        with optbook.stub(f, "skip"):
+            assert f() is None
+        assert f() == "changed"
+    assert stubs._REGISTRY.patches == before

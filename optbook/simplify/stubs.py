@@ -42,6 +42,7 @@ class Registry:
     """The functions that stubs of this process are on; which stubs these are, `replaced` knows."""
 
     patches: dict[int, Patch] = field(default_factory=dict)
+    keeping: int = 0
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -250,6 +251,23 @@ def remove_all() -> tuple[Stub, ...]:
     return removed
 
 
+@contextmanager
+def known() -> Iterator[None]:
+    """While this runs, who holds a function is remembered, so that another stub on it costs little.
+
+    Copies of a function that are made meanwhile are not seen.
+    """
+    with _REGISTRY.lock:
+        _REGISTRY.keeping += 1
+    try:
+        yield
+    finally:
+        with _REGISTRY.lock:
+            _REGISTRY.keeping -= 1
+            for patch in list(_REGISTRY.patches.values()):
+                _forget_unused(patch)
+
+
 def refuse_workload(component: Component, workload: object) -> None:
     """Refuse a stub of what is measured.
 
@@ -310,7 +328,7 @@ def is_backward(component: Component) -> bool:
 
 def _patch_for(component: Component) -> Patch:
     patch = _REGISTRY.patches.get(id(component.target))
-    if patch is None:
+    if patch is None or not (patch.layers or patch.intact):
         patch = Patch(component.target) if component.by_code else Replacement(component)
         for held in patch.holds:
             _REGISTRY.patches[id(held)] = patch
@@ -318,7 +336,8 @@ def _patch_for(component: Component) -> Patch:
 
 
 def _forget_unused(patch: Patch) -> None:
-    if not patch.layers:
+    kept = _REGISTRY.keeping and type(patch) is Patch and patch.intact
+    if not patch.layers and not kept:
         for key in [key for key, known in _REGISTRY.patches.items() if known is patch]:
             del _REGISTRY.patches[key]
 
