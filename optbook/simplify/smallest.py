@@ -254,16 +254,17 @@ def smallest(
     if measured.status == "void":
         raise OptbookError(f"nothing to take apart: the measurement is void: {measured.error}")
     bed = Bed(
-        Request(Workload(run, setup), function, measured, clock=clock), 1, budget, steps, clock, _order()
+        Request(Workload(run, setup), function, measured, clock=clock),
+        1,
+        budget,
+        steps,
+        clock,
+        random.Random(0),
     )
     try:
         return _made(bed, found, measured, limit, budget, clock)
     finally:
         bed.put_back()
-
-
-def _order() -> random.Random:
-    return random.Random(0)
 
 
 def _found(function: Callable[..., object], given: object, namespace: Mapping[str, Any]) -> Component:
