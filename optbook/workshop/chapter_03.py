@@ -105,6 +105,7 @@ night = optbook.ceiling(
     lambda: serve_at_night(track(range(GUESTS), unit="hot dog")),
     ["order", "fetch", "fry", "pay"],
     "the stand at night",
+    steps=GUESTS,
     budget=1,
 )
 ranking = [part.component for part in night.parts]  # the largest gain comes first"""
