@@ -394,3 +394,13 @@ def test_threads_and_tasks_see_them() -> None:
     with stub(WORK, "value", value=STUB) as made:
         assert asyncio.run(main()) == [STUB]
         assert made.calls == 1
+
+
+def test_without_a_folder_nothing_is_written_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    channel = processes.Channel("", "token")
+    channel.send("a note")
+    channel.calls.step()
+    assert list(tmp_path.iterdir()) == []

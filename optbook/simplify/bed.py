@@ -67,6 +67,8 @@ class Bed:
         self.clock = clock
         self._order = order
         self._steps = self._chosen_steps(components, budget) if steps is None else steps
+        if not self.experiment.steps:
+            self._steps = None
         self._skipped = 0 if self._steps is None else round(SKIPPED_SHARE * self._steps)
         self._printed = output.Printed()
 

@@ -67,7 +67,7 @@ class SharedCounter(Counter):
 
 
 class Channel:
-    """What a stub in this process tells the one that started it.
+    """What a stub in this process tells the one that started it; nothing if there is no folder for it.
 
     Attributes:
         calls, misses, recorded: counters that the other process sees.
@@ -76,12 +76,13 @@ class Channel:
     def __init__(self, folder: str, token: str) -> None:
         self._lock = threading.Lock()
         self._messages: int | None = None
-        path = Path(folder) / f"{token}.{os.getpid()}.{secrets.token_hex(4)}"
         shared = memoryview(bytearray(_COUNTS.size)).cast("Q")
-        with contextlib.suppress(OSError):  # the folder is gone, or the disk is full: nothing is told
-            shared = _shared(path.with_suffix(path.suffix + ".counts"))
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-            self._messages = os.open(path.with_suffix(path.suffix + ".told"), flags, 0o600)
+        if folder:
+            path = Path(folder) / f"{token}.{os.getpid()}.{secrets.token_hex(4)}"
+            with contextlib.suppress(OSError):  # the folder is gone, or the disk is full: nothing is told
+                shared = _shared(path.with_suffix(path.suffix + ".counts"))
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                self._messages = os.open(path.with_suffix(path.suffix + ".told"), flags, 0o600)
         self.calls, self.misses, self.recorded = (SharedCounter(shared, slot) for slot in range(3))
 
     def send(self, message: object) -> None:

@@ -158,6 +158,14 @@ class Recording:
                 if series.outcomes:
                     self._get_ready(key, series)
 
+    def settle(self) -> None:
+        """Give out what was recorded from now on; of a form not met so far, one more call is recorded."""
+        with self._lock:
+            self.keep = 1
+            for key, series in self._series.items():
+                if series.outcomes:
+                    self._get_ready(key, series)
+
     @property
     def forms(self) -> int:
         """How many forms of arguments were met."""

@@ -91,7 +91,7 @@ def study(bed: Bed, component: Component) -> Subject | str:
     )
     stubbed = ((component, replaying),)
     problem = bed.works(stubbed)  # its first calls are real
-    replaying.recording.close()
+    replaying.recording.settle()
     unrecorded = replaying.recording.misses.value
     recorded = replaying.recording.mean_seconds
     if not problem and recorded is None:
