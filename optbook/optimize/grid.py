@@ -65,8 +65,8 @@ def check_use(function: Callable[..., object], setup: object, at: Settings) -> N
         try:
             inspect.signature(function).bind(**at)
         except TypeError as error:
-            takes = f"{getattr(function, '__name__', 'it')}{inspect.signature(function)}"
-            raise OptionError(f"{takes} can't be called with {', '.join(at)}: {error}") from None
+            name = getattr(function, "__name__", "the function")
+            raise OptionError(f"{name}() can't be called with {', '.join(at)}: {error}") from None
         except ValueError:  # built-in functions may have no signature
             pass
         return

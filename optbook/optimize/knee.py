@@ -100,20 +100,14 @@ def knee(points: Sequence[Point], drift: float = 0.0) -> Knee:
 
 def _reaches(point: Point, best: Point, slack: float) -> bool:
     """Whether it surely has enough of the best's throughput."""
-    return _share(point, best) - math.hypot(
-        _log(point.throughput, point.low), _log(best.high, best.throughput)
-    ) - (slack) >= math.log(ENOUGH)
+    error = math.hypot(_log(point.throughput, point.low), _log(best.high, best.throughput))
+    return _log(point.throughput, best.throughput) - error - slack >= math.log(ENOUGH)
 
 
 def _misses(point: Point, best: Point, slack: float) -> bool:
     """Whether it surely has less than enough."""
-    return _share(point, best) + math.hypot(
-        _log(point.high, point.throughput), _log(best.throughput, best.low)
-    ) + (slack) < math.log(ENOUGH)
-
-
-def _share(point: Point, best: Point) -> float:
-    return _log(point.throughput, best.throughput)
+    error = math.hypot(_log(point.high, point.throughput), _log(best.throughput, best.low))
+    return _log(point.throughput, best.throughput) + error + slack < math.log(ENOUGH)
 
 
 def _log(above: float | None, below: float | None) -> float:

@@ -8,7 +8,7 @@ import functools
 import gc
 import random
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -248,7 +248,7 @@ def _result(
             f"throughput counts {'batches' if chosen == 'batch' else 'runs'}, whose size changes with "
             f"{batches[0]}: count what stays the same, with track(loader, sample=len) or --samples"
         )
-    warnings = list(dict.fromkeys(w for _, e in found if isinstance(e, Experiment) for w in e.warnings))
+    warnings = list(_warnings(ordered))
     notes += warnings[:MOST_WARNINGS]
     if len(warnings) > MOST_WARNINGS:
         notes.append(
@@ -257,6 +257,16 @@ def _result(
     return Sweep(
         label, chosen, tuple(ordered), seen.point, seen.candidates, seen.why, tuple(order), tuple(notes)
     )
+
+
+def _warnings(points: Sequence[Point]) -> Iterator[str]:
+    """The warnings of the experiments, each once; of one point alone with its name."""
+    places: dict[str, list[Point]] = {}
+    for point in points:
+        for warning in point.experiment.warnings if point.experiment else ():
+            places.setdefault(warning, []).append(point)
+    for warning, where in places.items():
+        yield warning if len(where) > 1 or len(points) == 1 else f"{where[0]}: {warning}"
 
 
 def _unit(experiments: Sequence[Experiment], asked: str | None) -> str:

@@ -13,7 +13,7 @@ from optbook.optimize.knee import ENOUGH, Point
 from optbook.optimize.sweep import Sweep
 
 WIDTH, HEIGHT = 600, 240
-LEFT, RIGHT, TOP, BOTTOM = 70, 130, 14, 40
+LEFT, RIGHT, TOP, BOTTOM = 70, 130, 26, 40
 LONGEST_NAME, LONGEST_NOTE = 60, 500
 MOST_TICKS, MOST_LEGEND = 16, 10
 # Okabe and Ito's colours: https://jfly.uni-koeln.de/color/
@@ -138,10 +138,11 @@ def _axes(
         for i, value in enumerate(values)
         if i % every == 0
     )
+    counted = escape(write.plural(one_line(s.unit, 30)))
     name = (
         f'<text x="{(LEFT + right) / 2:.1f}" y="{HEIGHT - 6}" text-anchor="middle" style="fill:{_INK}">'
         f"{escape(one_line(across, LONGEST_NAME))}</text>"
-        f'<text x="4" y="{TOP - 3}" style="fill:{_INK}">{escape(write.plural(one_line(s.unit, 30)))}/s</text>'
+        f'<text x="4" y="{TOP - 14}" style="fill:{_INK}">{counted}/s</text>'
     )
     return lines + ticks + name
 
