@@ -40,6 +40,12 @@ ROWS = (
     ),
     ("%%ceiling name --speedup 2,4", "what a faster component would bring; --inside asks of its parts"),
     ('with span("augment"):', "time a part of the workload"),
+    (
+        "%compare a b",
+        "which of two measured cells is faster, from interleaved runs; %%compare for two bodies",
+    ),
+    ("%%compare --same out", "first check that out is equal after both bodies; --metric acc=f(x) shows both"),
+    ("%%sweep batch_size=8,16,32", "throughput over one or two settings, and its knee"),
     ("%check name", "judge an exercise; --solution shows a solution"),
     ("%progress", "plot the progress over the experiments"),
     ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
@@ -50,6 +56,7 @@ ROWS = (
     ("%optbook predictions", "all predictions, beside what was achieved"),
     ("%optbook machine", "what this machine can do, and what would spoil a measurement on it now"),
     ("%config OptBook", "settings, such as OptBook.budget = 5"),
+    ("optbook.same_losses(f, g)", "are loss curves within seed noise? same_outputs, same_accuracy likewise"),
     ("optbook.bench(f)", "the same in a script, into the same log"),
 )
 
