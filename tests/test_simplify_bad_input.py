@@ -22,7 +22,10 @@ import optbook
 from optbook.errors import OptionError
 from optbook.simplify import stubs
 from optbook.simplify.ceiling import ceiling
+from optbook.simplify.components import find
+from optbook.simplify.imitate import Filled
 from optbook.simplify.result import Ceiling
+from optbook.simplify.roofline import Counting
 from tests.fakes import FakeClock
 from tests.shells import shell_with_optbook
 
@@ -316,6 +319,34 @@ def test_what_something_iterated_takes_is_its_items_time() -> None:
     assert part.seconds == pytest.approx(0.010)
     assert part.alone is not None
     assert part.alone.ratio == pytest.approx(2.5)
+
+
+def test_what_is_done_while_iterating_has_no_roofline() -> None:
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(64, 8)), 8)
+    counting = Counting(None)
+    with stubs.Stub(find(loader), Filled(counting)) as made:
+        assert len(list(loader)) == 8
+    assert (made.calls, counting.calls, counting.moved) == (1, 0, 0)
+
+
+def test_what_freeing_a_component_saves_is_its_own() -> None:
+    def cheap() -> int:
+        later[0] = 0.004
+        TIME.spend(0.001)
+        return 1
+
+    later = [0.0]
+
+    def work() -> None:
+        later[0] = 0.0
+        cheap()
+        TIME.spend(0.005 + later[0])
+
+    part = take(work, ["cheap"])["cheap"]
+    assert part.free is not None
+    assert part.free.ratio == pytest.approx(2.0)
+    assert part.alone is not None
+    assert part.alone.ratio == pytest.approx(2.0)
 
 
 def test_the_small_beside_the_large_is_not_hidden_by_it() -> None:

@@ -238,7 +238,10 @@ def _part(
 ) -> Part:
     others = tuple(other.name for other in subjects if other is not subject)
     in_place = at.get(others) if others else None
-    own = real / subject.busy if subject.busy else math.inf
+    free = at[(subject.name,)]
+    saved = real * (1 - 1 / free.ratio)  # is its own at least: of what replays, the backward as well
+    taken = max(subject.busy, saved)
+    own = real / taken if taken else math.inf
     by_itself = Estimate(own, own, own) if own >= 1 else None  # less: several calls run at the same time
     recording = subject.replaying.recording
     misses = recording.misses.value - subject.unrecorded
@@ -256,9 +259,11 @@ def _part(
         component=subject.name,
         calls=subject.calls,
         seconds=subject.cost.seconds,
-        free=at[(subject.name,)],
+        free=free,
         alone=in_place or by_itself,
-        alone_how="all the others free" if in_place else "its calls × its time a call",
+        alone_how="all the others free"
+        if in_place
+        else "its calls × its time a call, or what freeing it saves",
         faster=faster,
         bound=roofs.ratios.get(subject.name),
         next=_next(subject.name, at, [other.name for other in subjects]),

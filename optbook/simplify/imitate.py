@@ -40,7 +40,8 @@ class Cost:
         return self.waiting > self.computing
 
 
-_LATER = (Iterator, AsyncIterator, Awaitable)
+LATER = (Iterator, AsyncIterator, Awaitable)
+"""What a call may return before it has done its work."""
 
 
 class Timed:
@@ -64,7 +65,7 @@ class Timed:
                 value = call(*args, **kwargs)
             finally:
                 self.running -= 1
-            if isinstance(value, _LATER):  # its work is done later
+            if isinstance(value, LATER):  # its work is done later
                 self._returned(None, True)
             else:
                 self._note(self._now() - wall, time.thread_time() - cpu, value)
