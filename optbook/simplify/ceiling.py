@@ -263,7 +263,7 @@ def _part(
         alone=in_place or by_itself,
         alone_how="all the others free"
         if in_place
-        else "its calls × its time a call, or what freeing it saves",
+        else "its calls × its time a call",
         faster=faster,
         bound=roofs.ratios.get(subject.name),
         next=_next(subject.name, at, [other.name for other in subjects]),
