@@ -277,9 +277,12 @@ def test_a_sum_gains_what_is_saved() -> None:
 def test_no_speed_up_brings_more_than_is_possible() -> None:
     assert list(possible(Estimate(3.0, 3.0, 3.0), 2)) == pytest.approx([1.5, 2.0])
     assert list(possible(Estimate(1.2, 1.2, 1.2), 4)) == pytest.approx([1 / (1 - 0.75 / 6), 1.2])
-    least, most = possible(Estimate(3.0, 3.0, 3.0), 2)
-    assert within(Estimate(5.0, 0.5, 6.0), (least, most)).ratio == pytest.approx(most * 1.02)
-    assert within(Estimate(1.7, 1.6, 1.8), (least, most)) == Estimate(1.7, 1.6, 1.8)
+    free = Estimate(3.0, 2.8, 3.2)
+    assert within(Estimate(1.7, 1.6, 1.8), free, 2) == Estimate(1.7, 1.6, 1.8)
+    beyond = within(Estimate(5.0, 0.5, 6.0), free, 2)
+    assert beyond.ratio == pytest.approx(2 * 1.02)
+    assert beyond.low == pytest.approx(0.98 / (1 - 0.5 * (1 - 1 / 2.8)))
+    assert beyond.high == pytest.approx(2 * 1.02)
 
 
 def test_imitations_that_disagree_give_a_range() -> None:

@@ -14,6 +14,8 @@ AGREE = 0.05
 """Two imitations that differ by no more are one answer; else the answer is the range."""
 ALLOWED = 0.02
 """By how much an imitation may lie beyond what is possible before it is pulled back."""
+UNSURE = 0.02
+"""How much of the uncertainty of what is saved counts for there being nothing to imitate."""
 
 
 def curves(
@@ -56,8 +58,8 @@ def curves(
         for speedup in speedups:
             answers = [e for v, e in measured.items() if v[:2] == (subject.name, f"{speedup:g}")]
             if answers:
-                limits = possible(free[subject.name], speedup)
-                found[subject.name][speedup] = agreed([within(answer, limits) for answer in answers])
+                inside = [within(answer, free[subject.name], speedup) for answer in answers]
+                found[subject.name][speedup] = agreed(inside)
     return found
 
 
@@ -91,17 +93,19 @@ def is_decided(subject: Subject, free: Estimate, speedup: float, real: float) ->
         return True
     saved = real * (1 - 1 / free.ratio)
     unsure = real * (1 / free.low - 1 / free.high) / 2
-    return abs(saved - subject.busy) <= ALLOWED * real + unsure
+    return abs(saved - subject.busy) <= ALLOWED * real + min(unsure, UNSURE * real)
 
 
-def within(estimate: Estimate, limits: tuple[float, float]) -> Estimate:
-    """The estimate, pulled back to what is possible."""
-    least, most = limits[0] * (1 - ALLOWED), limits[1] * (1 + ALLOWED)
+def within(estimate: Estimate, free: Estimate, speedup: float) -> Estimate:
+    """The estimate, pulled back to what is possible; its range, to what is with the range of ``free``."""
 
-    def inside(ratio: float) -> float:
-        return min(most, max(least, ratio))
+    def inside(ratio: float, of_free: float) -> float:
+        least, most = possible(Estimate(of_free, of_free, of_free), speedup)
+        return min(most * (1 + ALLOWED), max(least * (1 - ALLOWED), ratio))
 
-    return Estimate(inside(estimate.ratio), inside(estimate.low), inside(estimate.high))
+    ratio = inside(estimate.ratio, free.ratio)
+    low, high = inside(estimate.low, free.low), inside(estimate.high, free.high)
+    return Estimate(ratio, min(low, ratio), max(high, ratio))
 
 
 def agreed(answers: Sequence[Estimate]) -> Estimate:
