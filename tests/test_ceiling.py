@@ -340,7 +340,7 @@ def test_a_slow_workload_gets_fewer_variants_and_rounds_and_says_the_range_it_sa
     assert found.rounds == 3
     assert all(part.free is not None for part in found.parts)
     assert found.all_free is None
-    assert found["decode"].alone_how == "its calls × its time a call"
+    assert found["decode"].alone_how.startswith("its calls × its time a call")
     free = found["decode"].free
     assert free is not None
     assert [free.ratio, free.low, free.high] == pytest.approx([1.75] * 3)
