@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -160,6 +161,11 @@ def test_more_kinds_of_values() -> None:
     assert same_outputs(np.array([1, "a", None], dtype=object), np.array([1, "b", None], dtype=object)).where
     assert same_outputs(torch.ones(2, requires_grad=True) * 2, torch.ones(2, requires_grad=True) * 2)
     assert "position 30" in same_outputs("a" * 30 + "b", "a" * 30 + "c").reason
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]})
+    assert same_outputs(frame, frame.copy())
+    assert same_outputs(frame, frame.assign(a=[1.0, 3.0])).where == "['a'][1]"
+    assert "'a' only in the first" in same_outputs(frame, frame.rename(columns={"a": "c"})).reason
+    assert not same_outputs(frame["a"], frame["a"].set_axis([5, 6]))
     round_trip: list[Any] = [1]
     round_trip.append(round_trip)
     assert same_outputs(round_trip, round_trip)

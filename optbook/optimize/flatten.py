@@ -15,6 +15,7 @@ import numpy as np
 
 from optbook.benchmark.quantities import short
 from optbook.errors import OptionError
+from optbook.experiments.render import one_line
 
 _WIDER = ("bfloat16", "float8")
 """Data types of torch that NumPy lacks; float32 holds their values exactly."""
@@ -43,8 +44,8 @@ def flattened(value: object, *, copy: bool = False) -> dict[str, Leaf]:
     """The leaves of ``value`` by their place in it, such as ``[0]['boxes']``.
 
     Args:
-        value: tensors, arrays, numbers, texts, pictures; containers, dataclasses and plain objects with such;
-            modules of torch, which count as their state.
+        value: tensors, arrays, numbers, texts, pictures; containers, tables of pandas, dataclasses and plain
+            objects with such; modules of torch, which count as their state.
         copy: keep the values as they are now, though tensors and arrays change in place later.
 
     Raises:
@@ -131,6 +132,13 @@ def _container(place: str, value: Any) -> tuple[Leaf, dict[str, Any]]:
             value = value.tolist()
         else:
             value = {name: value[name] for name in value.dtype.names}
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        columns = {name: value.iloc[:, i].to_numpy() for i, name in enumerate(value.columns)}
+        value = {**columns, "index": value.index.to_numpy()}
+    elif pandas is not None and isinstance(value, (pandas.Series, pandas.Index)):
+        index = {"index": value.index.to_numpy()} if isinstance(value, pandas.Series) else {}
+        value = {"values": value.to_numpy(), **index}
     if isinstance(value, Mapping):
         keys = {f"[{key!r}]": item for key, item in value.items()}
         return Leaf(kind, parts=frozenset(keys)), keys
@@ -147,7 +155,7 @@ def _container(place: str, value: Any) -> tuple[Leaf, dict[str, Any]]:
         attributes = {f".{name}": item for name, item in vars(value).items()}
         return Leaf(kind, parts=frozenset(attributes)), attributes
     raise OptionError(
-        f"{named(place)} is {short(value)}, which has no values to compare: "
+        f"{named(place)} is {one_line(short(value))}, which has no values to compare: "
         "give what it computes, such as its outputs"
     )
 

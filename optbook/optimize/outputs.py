@@ -154,7 +154,7 @@ class _Comparing:
         return "", ""
 
     def _leaf(self, place: str, a: Leaf, b: Leaf) -> tuple[str, str]:
-        if a.kind == b.kind == "number" and a.dtype == b.dtype and a.value == b.value:
+        if a.kind == b.kind == "number" and a.dtype == b.dtype and self._near(a, b):
             self.values += 1
             return "", ""
         if a.numeric and b.numeric and (a.kind == b.kind or not self._strict):
@@ -168,6 +168,16 @@ class _Comparing:
             return "", ""
         self.values += 1
         return ("", "") if _equal(a.value, b.value) else (place, _other_value(a.value, b.value))
+
+    def _near(self, a: Leaf, b: Leaf) -> bool:
+        """Whether two plain numbers are equal, or floats within tolerance: the quick way for long lists."""
+        if not isinstance(a.value, float) or not math.isfinite(a.value):
+            return bool(a.value == b.value)
+        rtol, atol = self._tolerance(a.dtype)
+        distance = abs(b.value - a.value)
+        near = distance <= atol + rtol * abs(a.value)
+        self.largest = max(self.largest, distance) if near else self.largest
+        return bool(near)
 
     def _numeric(self, place: str, a: Leaf, b: Leaf) -> tuple[str, str]:
         x, y = array(a), array(b)
@@ -244,7 +254,7 @@ def _equal(a: Any, b: Any) -> bool:
         return bool(a is b or a == b)
     except (TypeError, ValueError, RuntimeError):
         raise OptionError(
-            f"{short(a)} can't be compared (== gives no truth value): give numbers, arrays or texts of it"
+            f"{one_line(short(a))} can't be compared, == gives no truth value: give numbers, arrays or texts"
         ) from None
 
 
