@@ -208,6 +208,20 @@ def test_an_interrupt_in_the_middle_puts_everything_back(run: Run) -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_while_a_stub_is_installed_leaves_none() -> None:
+    class Interrupting:
+        def fill(self, real: Any) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            return lambda *args: None
+
+    code = other.__code__
+    for install in (stubs.Stub.install, stubs.Stub.__enter__):
+        with pytest.raises(KeyboardInterrupt):
+            install(stubs.Stub(find(other), Filled(Interrupting())))
+        assert stubs.active() == ()
+        assert other.__code__ is code
+
+
 def test_a_component_that_raises_cannot_be_removed_and_the_others_go_on() -> None:
     def fails() -> None:
         TIME.spend(0.001)

@@ -115,7 +115,9 @@ class Bed:
     def _with(self, stubbed: Stubbed) -> Iterator[None]:
         with ExitStack() as stack:
             for component, filling in stubbed:
-                stack.enter_context(stubs.Stub(component, Filled(filling)))
+                made = stubs.Stub(component, Filled(filling))
+                stack.callback(made.remove)  # before it is in place: an interrupt may come right after
+                made.install()
             yield
         if stubbed:
             self._kept.put_back()

@@ -141,15 +141,19 @@ class Stub:
         """
         if self.active:
             raise OptionError(f"{self.name} is replaced by this stub already: make another one")
-        with _REGISTRY.lock, _uninterrupted():
-            patch = _patch_for(self.component)
-            try:
-                patch.add(self._layer)
-            finally:
-                _forget_unused(patch)
-            self._patch = patch
-            replaced.add(self)
-            SESSION.join(self.member)
+        try:
+            with _REGISTRY.lock, _uninterrupted():
+                patch = _patch_for(self.component)
+                try:
+                    patch.add(self._layer)
+                finally:
+                    _forget_unused(patch)
+                self._patch = patch
+                replaced.add(self)
+                SESSION.join(self.member)
+        except BaseException:  # an interrupt that had to wait, too
+            self.remove()
+            raise
         self.member.without = running()
         return self
 
