@@ -16,11 +16,8 @@ import torch
 
 import optbook
 from optbook.errors import OptionError
-from optbook.optimize.accuracy import same_accuracy
 from optbook.optimize.compare import compare
-from optbook.optimize.equivalence import ALPHA
-from optbook.optimize.losses import same_losses
-from optbook.optimize.outputs import TOLERANCES, same_outputs
+from optbook.optimize.equivalence import ALPHA, TOLERANCES, same_accuracy, same_losses, same_outputs
 from tests.fakes import FakeClock
 from tests.shells import shell_with_optbook
 

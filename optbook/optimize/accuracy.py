@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optbook import formatting as write
 from optbook.benchmark.quantities import short
 from optbook.errors import OptionError
-from optbook.optimize.equivalence import ALPHA, Equivalence
+from optbook.optimize.agreement import ALPHA, Equivalence
 
 _Z95 = 1.959964
 _EXAMPLES = "give (right, total), or a list of truth values, one an example"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from optbook import formatting as write
 from optbook.benchmark.quantities import short
 from optbook.errors import OptionError
-from optbook.optimize.equivalence import ALPHA, Equivalence, signed
+from optbook.optimize.agreement import ALPHA, Equivalence, signed
 
 FEWEST_SEEDS, MOST_SEEDS = 4, 1000
 """With three seeds each, even curves that never meet come about by chance in 10 % of the cases."""

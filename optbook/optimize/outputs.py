@@ -12,7 +12,7 @@ import numpy as np
 from optbook.benchmark.quantities import short
 from optbook.errors import OptionError
 from optbook.experiments.render import one_line
-from optbook.optimize.equivalence import LONGEST_TEXT, Equivalence
+from optbook.optimize.agreement import LONGEST_TEXT, Equivalence
 from optbook.optimize.flatten import Leaf, array, flattened, named
 
 TOLERANCES: Mapping[str, tuple[float, float]] = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optbook import formatting as write
 from optbook.experiments.render import one_line
-from optbook.optimize.equivalence import signed
+from optbook.optimize.agreement import signed
 
 if TYPE_CHECKING:
     from optbook.optimize.compare import Comparison
