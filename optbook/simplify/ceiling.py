@@ -261,9 +261,7 @@ def _part(
         seconds=subject.cost.seconds,
         free=free,
         alone=in_place or by_itself,
-        alone_how="all the others free"
-        if in_place
-        else "its calls × its time a call",
+        alone_how="all the others free" if in_place else "its calls × its time a call",
         faster=faster,
         bound=roofs.ratios.get(subject.name),
         next=_next(subject.name, at, [other.name for other in subjects]),

@@ -181,7 +181,7 @@ def _bar(i: int, name: str, free: Estimate, alone: Estimate | None, at: Callable
 def _cells(part: Part) -> list[str]:
     return [
         _name(part.component),
-        write.number(part.calls),
+        write.UNKNOWN if part.error else write.number(part.calls),
         write.seconds(part.seconds),
         times(part.free),
         _gap(part.free),
