@@ -111,7 +111,7 @@ def test_the_solution_ranks_by_a_ceiling(monkeypatch: pytest.MonkeyPatch) -> Non
         return NIGHT
 
     monkeypatch.setattr(optbook, "ceiling", of)
-    scope: dict[str, Any] = {"optbook": optbook, "GUESTS": 3}
+    scope: dict[str, Any] = {"optbook": optbook, "GUESTS": 3, "MOMENT": 1}
     exec(solution("03_rank").code, scope)
     assert scope["ranking"] == ["order", "fry", "pay", "fetch"]
     assert sorted(asked[1]) == ["fetch", "fry", "order", "pay"]

@@ -106,7 +106,7 @@ night = optbook.ceiling(
     ["order", "fetch", "fry", "pay"],
     "the stand at night",
     steps=GUESTS,
-    budget=1,
+    budget=MOMENT,
 )
 ranking = [part.component for part in night.parts]  # the largest gain comes first"""
 
