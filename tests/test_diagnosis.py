@@ -17,7 +17,11 @@ from optbook.benchmark.evidence import Evidence, Usage, Used, of_measurement, st
 from optbook.benchmark.flop_counter import Tally, Work
 from optbook.benchmark.machine import peaks
 from optbook.benchmark.profiles.looks import of_samples
+from optbook.benchmark.profiles.module_tree import Figures, Module
+from optbook.benchmark.profiles.modules import ModulesProfile
+from optbook.benchmark.profiles.network import Component, NetworkProfile
 from optbook.benchmark.profiles.page import sentence
+from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.sampler import Answer, Key, Samples, Stacks
 from optbook.experiments.record import Experiment
 from optbook.experiments.render import as_html, as_text
@@ -229,3 +233,30 @@ def test_the_log_has_the_kind() -> None:
     experiment = optbook.bench(PROGRAMS[0].run, "told")
     assert optbook.log().diagnosis.iloc[-1] == experiment.diagnosis == "waiting for data"
     assert experiment.evidence["wait_share"] >= MOST
+
+
+def test_the_network_profile_knows_the_share_of_timed_calls() -> None:
+    parts = (Component("a", 1.0, 0.9, 0.5), Component("b", 1.0, 0.7, 0.0))
+    profile = NetworkProfile(Experiment(label="x"), once(), 2.0, {}, (), parts, None, 2)
+    assert profile.evidence == {"network_share": pytest.approx(0.8)}
+    assert diagnose(stored(profile.evidence)).kind == "network"
+    assert NetworkProfile(Experiment(label="x"), once(), 2.0, {}, (), (), None, 2).evidence == {}
+
+
+@pytest.mark.parametrize(
+    ("own", "kind"),
+    [
+        (Figures(calls=1, forward=1.0, arithmetic=0.5), "arithmetic"),
+        (Figures(calls=1, forward=1.0, memory=0.5), "memory bandwidth"),
+        (Figures(calls=1, forward=1.0, memory=0.05), "not clear"),
+        (Figures(calls=1, forward=1.0), "not clear"),
+    ],
+)
+def test_the_module_profile_knows_which_roof_is_near(own: Figures, kind: str) -> None:
+    model = Module("m", "Linear", own, 0, 0)
+    profile = ModulesProfile(Experiment(label="x"), once(), once(), (model,), {"loss": 0.25}, 3)
+    assert diagnose(stored(profile.evidence)).kind == kind
+
+
+def once() -> Pass:
+    return Pass(1.0, 1.0, 1.0, 1, 0)

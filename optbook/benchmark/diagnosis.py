@@ -104,6 +104,13 @@ RULES = (
     ),
     Rule(
         "network",
+        {"network_share": (MOST, 1)},
+        "{network_share} of the time goes by inside calls of sockets or collectives",
+        "chapter 09",
+        "each call was timed, by the network profile; our threshold",
+    ),
+    Rule(
+        "network",
         {"socket_share": (MOST, 1), **_LOOKS},
         "{socket_share} of the time goes by in sockets or collectives",
         "chapter 09",

@@ -57,7 +57,9 @@ class Evidence:
     copy_share: float | None = None
     """Copying between host and device."""
     socket_share: float | None = None
-    """Waiting in sockets or in messages between machines."""
+    """Waiting in sockets or in messages between machines, by looks at the stack."""
+    network_share: float | None = None
+    """Inside calls of sockets and collectives, each of them timed."""
 
     def known(self) -> dict[str, float]:
         """What is known, by name."""

@@ -21,6 +21,7 @@ from optbook.benchmark.profiles.page import (
     row,
     table,
     text_notes,
+    text_sentence,
     title,
 )
 from optbook.benchmark.profiles.places import cell_name
@@ -35,7 +36,7 @@ Table = tuple[str, tuple[str, ...], int, list[tuple[str, ...]]]
 
 def memory_as_text(p: MemoryProfile) -> str:
     """Plain text, for a terminal."""
-    lines = [f"{title(p)}: memory by line", f"  {how(p)}"]
+    lines = [f"{title(p)}: memory by line", *text_sentence(p), f"  {how(p)}"]
     for listing in p.listings:
         lines.append(f"  {_listed(listing)}")
         names = _line_columns(p)

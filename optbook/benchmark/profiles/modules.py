@@ -34,6 +34,7 @@ LEAST_SHARE = 0.005
 NO_LOOK = "support saved tensor hooks"
 """How torch.func says that nobody may see what autograd keeps while it works."""
 TIMED = ("calls", "forward", "backward")
+NEAR_ROOF = 0.2
 COUNTED = ("forward_flops", "backward_flops", "activations", "moved", "arithmetic", "memory")
 
 
@@ -63,6 +64,20 @@ class ModulesProfile:
     def seconds(self) -> float:
         """A step, or a run, under the instrument."""
         return sum(m.total.seconds for m in self.models if not m.thread) + sum(self.rest.values())
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """What a diagnosis can use of it, by the names of `optbook.benchmark.evidence.Evidence`.
+
+        A module counts on the side of the roof that it hits, where it comes within a fifth of it.
+        """
+        found = {"arithmetic": 0.0, "memory": 0.0}
+        for model in self.models:
+            for module in () if model.thread else model.walk():
+                if module.own.roof and (module.own.share or 0.0) >= NEAR_ROOF:
+                    found[module.own.roof] += module.own.seconds
+        known = {name: seconds / self.seconds for name, seconds in found.items() if seconds}
+        return {f"{name}_share": min(1.0, share) for name, share in known.items()}
 
     def to_frame(self) -> pandas.DataFrame:
         """One row a module, with ``path``, ``module`` (its class), ``depth`` and ``thread``.

@@ -110,6 +110,12 @@ class NetworkProfile:
         return sum(part.waiting for part in self.components)
 
     @property
+    def evidence(self) -> dict[str, float]:
+        """What a diagnosis can use of it, by the names of `optbook.benchmark.evidence.Evidence`."""
+        total = sum(part.seconds for part in self.components)
+        return {"network_share": min(1.0, self.network / total)} if total else {}
+
+    @property
     def silent(self) -> bool:
         """Whether nothing at all was seen."""
         return not (self.calls or self.conversations or any(t.bytes for t in self.interfaces.values()))
