@@ -341,6 +341,9 @@ def test_a_slow_workload_gets_fewer_variants_and_rounds_and_says_the_range_it_sa
     assert all(part.free is not None for part in found.parts)
     assert found.all_free is None
     assert found["decode"].alone_how.startswith("its calls × its time a call")
+    assert "only 3 rounds fitted" in str(found)
+    assert "not all combinations were run" in str(found)
+    assert "≈ " in found._repr_html_()
     free = found["decode"].free
     assert free is not None
     assert [free.ratio, free.low, free.high] == pytest.approx([1.75] * 3)

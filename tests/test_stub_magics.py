@@ -126,6 +126,13 @@ def test_a_stub_that_is_never_called_is_a_warning(run: Run) -> None:
     assert any("never called" in warning for warning in experiment.warnings)
 
 
+def test_a_stub_that_mostly_recorded_is_a_warning(run: Run) -> None:
+    few = run("%%bench x --runs 1 --stub decode\nwork()").result
+    assert any("4 of 5 calls of decode were real, to record" in warning for warning in few.warnings)
+    many = run("%%bench x --runs 9 --stub decode\nwork()").result
+    assert not any("to record" in warning for warning in many.warnings)
+
+
 def test_a_bench_that_raises_takes_its_stubs_away(run: Run) -> None:
     assert not run("%%bench x --runs 2 --stub decode\nwork(); 1 / 0").success
     assert stubs.active() == ()

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 
+MANY = 0.2
+"""A share of calls that counts for the time measured."""
+
+
 class Replaced(Protocol):
     """A component that something else stands in for."""
 
@@ -21,6 +25,10 @@ class Replaced(Protocol):
     @property
     def misses(self) -> int:
         """How often the real component was called all the same."""
+
+    @property
+    def recorded(self) -> int:
+        """How often it was called to record what it returns."""
 
 
 class _Now:
@@ -57,7 +65,7 @@ class Used:
     """What is replaced while something is measured, and which stand-ins were called in that time."""
 
     def __init__(self) -> None:
-        self._before = {id(stub): (stub.calls, stub.misses) for stub in now()}
+        self._before = {id(stub): (stub.calls, stub.misses, stub.recorded) for stub in now()}
         self._stubs = now()
         self._marks = _Now.marks.copy()
 
@@ -74,13 +82,18 @@ class Used:
         """What to keep in mind: stubs that were never called, or missed; metrics that mean nothing."""
         found = []
         for stub in self._stubs:
-            calls, misses = self._before[id(stub)]
-            missed = stub.misses - misses
-            if stub.calls == calls:
+            calls, misses, recorded = self._before[id(stub)]
+            calls, misses, recorded = stub.calls - calls, stub.misses - misses, stub.recorded - recorded
+            if not calls:
                 found.append(f"the stub of {stub.name} was never called: it changed nothing")
-            elif missed:
+            elif misses:
                 found.append(
-                    f"{missed} calls of {stub.name} were real: nothing recorded matched their arguments"
+                    f"{misses} calls of {stub.name} were real: nothing recorded matched their arguments"
+                )
+            if recorded > MANY * calls:
+                found.append(
+                    f"{recorded} of {calls} calls of {stub.name} were real, to record what they return: "
+                    "run it once before it is measured"
                 )
         if metrics and (self._stubs or self._marked or given):
             found.append(f"computed with stubs, so not valid: {', '.join(metrics)}")

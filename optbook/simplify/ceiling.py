@@ -21,11 +21,11 @@ from optbook.benchmark.restore import namespaces
 from optbook.benchmark.runner import Workload
 from optbook.errors import OptbookError, OptionError
 from optbook.simplify import stubs
-from optbook.simplify.bed import REAL, Bed, Stubbed, Variant
+from optbook.simplify.bed import MOST_VARIANTS, REAL, ROUNDS, Bed, Stubbed, Variant
 from optbook.simplify.candidates import Found, candidates
 from optbook.simplify.components import Component, find
 from optbook.simplify.logged import logged
-from optbook.simplify.result import NOTHING, Ceiling, Estimate, Pair, Part
+from optbook.simplify.result import IN_PLACE, NOTHING, Ceiling, Estimate, Pair, Part
 from optbook.simplify.roofline import Bounds, bounds
 from optbook.simplify.subjects import Subject, study
 from optbook.simplify.whatif import curves
@@ -207,9 +207,18 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
         rounds=min((len(times) for times in bed.times.values()), default=0),
         executions=bed.executions + bed.experiment.executions,
         left_out=found.left_out,
-        notes=(*apart, MEANINGLESS, *filter(None, [roofs.note])),
+        notes=(*apart, *_short(bed, subjects, at), MEANINGLESS, *filter(None, [roofs.note])),
         experiment=bed.experiment.id,
     )
+
+
+def _short(bed: Bed, subjects: Sequence[Subject], at: Mapping[Variant, Estimate]) -> Iterable[str]:
+    """What the budget was too short for."""
+    rounds = min((len(times) for times in bed.times.values()), default=ROUNDS)
+    if rounds < ROUNDS:
+        yield f"only {rounds} rounds fitted: ranges are what was seen; give more budget for 95 % intervals"
+    if len(subjects) > 1 and len(at) < len(_variants(subjects, MOST_VARIANTS)):
+        yield "not all combinations were run, for the budget or as they raise: what limits next may lack"
 
 
 def _variants(subjects: Sequence[Subject], most: int) -> dict[Variant, Stubbed]:
@@ -261,7 +270,7 @@ def _part(
         seconds=subject.cost.seconds,
         free=free,
         alone=in_place or by_itself,
-        alone_how="all the others free" if in_place else "its calls × its time a call",
+        alone_how=IN_PLACE if in_place else "its calls × its time a call",
         faster=faster,
         bound=roofs.ratios.get(subject.name),
         next=_next(subject.name, at, [other.name for other in subjects]),

@@ -9,7 +9,7 @@ from html import escape
 from optbook import formatting as write
 from optbook.benchmark.profiles.page import CODE, FAINT, STYLE, row, table
 from optbook.experiments.render import one_line
-from optbook.simplify.result import NOTHING, Ceiling, Estimate, Part
+from optbook.simplify.result import IN_PLACE, NOTHING, Ceiling, Estimate, Part
 
 WIDTH, BAR, LABEL, FIGURE = 560, 24, 170, 60
 LONGEST_NAME, LONGEST_NOTE, LONGEST_IN_PICTURE = 60, 500, 24
@@ -97,6 +97,8 @@ def hidden(c: Ceiling) -> list[str]:
 def notes(c: Ceiling) -> Iterable[str]:
     """What to keep in mind, of the whole and of each part."""
     yield from c.notes
+    if any(_estimated(part) for part in c.parts):
+        yield "≈ not run alone: it follows from its calls × its time a call, or from what freeing it saves"
     for part in c.parts:
         for note in part.notes:
             yield f"{_name(part.component)}: {note}"
@@ -185,11 +187,16 @@ def _cells(part: Part) -> list[str]:
         write.seconds(part.seconds),
         times(part.free),
         _gap(part.free),
-        times(part.alone),
+        _estimated(part) + times(part.alone),
         _gap(part.alone),
         write.UNKNOWN if part.bound is None else f"{write.number(part.bound)}×",
         worth(part),
     ]
+
+
+def _estimated(part: Part) -> str:
+    """A mark where the part was not run alone."""
+    return "≈ " if part.alone is not None and part.alone_how != IN_PLACE else ""
 
 
 def _gap(estimate: Estimate | None) -> str:

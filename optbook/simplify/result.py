@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas
 
+IN_PLACE = "all the others free"
+"""How a part was alone, where that was run."""
 NOTHING = 1.03
 """A ratio up to which a gain is called nothing: a few per cent are hardly worth a day."""
 
