@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
-
 MANY = 0.2
 """A share of calls that counts for the time measured."""
 
