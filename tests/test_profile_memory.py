@@ -121,21 +121,22 @@ def lines(profile: MemoryProfile, name: str) -> dict[str, MemoryLine]:
 
 
 def test_lines_of_a_cell_and_the_functions_that_take_memory(cell: Profiled) -> None:
-    profile = cell("kept = Model.make(32 << 20)\nsmall = [1]\ntemporary(2_000_000)")
+    """Above 32 MiB the C library always asks the system: less may come from what was freed before."""
+    profile = cell("kept = Model.make(48 << 20)\nsmall = [1]\ntemporary(5_000_000)")
     names = [listing.name for listing in profile.listings]
     assert names[0].startswith("cell In[")
     assert sorted(names[1:]) == ["Model.make", "temporary"]
     own = lines(profile, names[0])
-    first = own["kept = Model.make(32 << 20)"]
+    first = own["kept = Model.make(48 << 20)"]
     assert (first.hits, first.number) == (1, 2)
-    assert first.python_grew == pytest.approx(32 * MIB, rel=0.01)
-    assert first.grew == pytest.approx(32 * MIB, abs=2 * MIB)
+    assert first.python_grew == pytest.approx(48 * MIB, rel=0.01)
+    assert first.grew == pytest.approx(48 * MIB, abs=2 * MIB)
     assert own["small = [1]"].python_grew < 4096
     temporary = lines(profile, "temporary")["total = (np.ones(n) * 2).sum()"]
-    assert temporary.python_rose == pytest.approx(16e6, rel=0.01)  # NumPy doubles in place
+    assert temporary.python_rose == pytest.approx(40e6, rel=0.01)  # NumPy doubles in place
     assert abs(temporary.python_grew) < 4096
     if Resident(True).exact:
-        assert temporary.rose == pytest.approx(16e6, abs=4 * MIB)
+        assert temporary.rose == pytest.approx(40e6, abs=4 * MIB)
         assert temporary.peak > first.grew + temporary.rose - 8 * MIB
     assert profile.executions == 3
     assert profile.growth is None
