@@ -209,7 +209,7 @@ def test_steps_of_a_tracked_loop_are_compared(shell: Any) -> None:
     def train() -> None:
         kept = []
         for i in optbook.track(range(13)):
-            kept.append(torch.ones(1000))
+            kept.append(torch.ones(1_000_000))  # large, so that they are among the tensors shown
             latest = [torch.ones(10), i]
         del latest
 
@@ -219,7 +219,7 @@ def test_steps_of_a_tracked_loop_are_compared(shell: Any) -> None:
     name = "test_steps_of_a_tracked_loop_are_compared.train: local variable kept"
     assert written(leak) == f"{name} -> list[N] -> Tensor"
     assert (leak.count, leak.what) == (1, "Tensor")
-    assert leak.size == pytest.approx(4000, rel=0.1)
+    assert leak.size == pytest.approx(4e6, rel=0.1)
     assert name in {tensor.holder.partition("[")[0] for tensor in found.held}
 
 

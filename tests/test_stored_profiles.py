@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +28,15 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
     monkeypatch.setattr(module, "_SESSION", fresh)
     yield fresh
     fresh.close()
+
+
+@pytest.fixture
+def no_tracer() -> Iterator[None]:
+    """Without the tracer by which coverage is measured."""
+    tracer = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(tracer)
 
 
 def stored(label: str = "a", text: str = "text", table: str | None = None) -> StoredProfile:
@@ -59,7 +69,7 @@ def test_the_magic_shows_those_of_a_label() -> None:
     assert found.label == "two words"
 
 
-def test_source_is_not_stored_where_it_must_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_is_not_stored_where_it_must_not_be(monkeypatch: pytest.MonkeyPatch, no_tracer: None) -> None:
     monkeypatch.setattr(settings(), "store_source", False)
     profile = optbook.profile(work, "lines", functions=[work], budget=0.1)
     [kept] = module.profiles()

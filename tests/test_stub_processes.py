@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 import optbook
 from optbook.simplify import processes, stubs
 from optbook.simplify.ceiling import ceiling
-from optbook.simplify.listing import Listing
+from optbook.simplify.listing import Listed, Listing
 from optbook.simplify.stubs import Stub, stub
 from tests import worker_parts
 from tests.worker_data import SIZE, Samples
@@ -147,7 +147,7 @@ def test_one_object_is_meant_where_it_is_handed_to_the_process() -> None:
         process.start()
         assert queue.get() == (STUB, 3)
         process.join()
-        assert list(made.declared) == []
+        assert made.member.declared == ()
         with context("spawn").Pool(1) as pool:
             assert pool.map(worker_parts.use_thing, [Thing(4)]) == [STUB]
         assert any("all of Thing are meant" in note for note in made.declared)
@@ -245,14 +245,14 @@ def test_workers_that_run_already_are_named_until_they_end() -> None:
         assert any(f"not in worker {worker.pid}, which ran already" in note for note in made.declared)
     pool.terminate()
     pool.join()
-    assert made.declared == ()
+    assert made.member.declared == ()
     with stub(WORK, "value", value=STUB) as made:
         pool = context("fork").Pool(1)
     assert pool.apply(worker_parts.use, (1,)) == STUB
     assert any("still in worker" in note for note in made.declared)
     pool.terminate()
     pool.join()
-    assert made.declared == ()
+    assert made.member.declared == ()
 
 
 def test_the_table_tells_where_calls_were() -> None:
@@ -260,12 +260,16 @@ def test_the_table_tells_where_calls_were() -> None:
         worker_parts.use(1)
         assert "in this process" not in str(Listing.of([made]))
         pooled("fork")
-        _, one, other = made.calls_by_process.items()
-        text = str(Listing.of(stubs.active()))
-        assert f"calls: 1 in this process, {one[1]} in worker {one[0]}, {other[1]} in worker" in text
-        pooled("fork")
-        pooled("fork")
-        assert f"calls: 1 in this process, {3 * SIZE} in 6 workers" in str(Listing.of([made]))
+        here, *workers = made.calls_by_process.items()
+        assert here == (os.getpid(), 1)
+        there = ", ".join(f"{calls} in worker {pid}" for pid, calls in workers)
+        assert f"calls: 1 in this process, {there}" in str(Listing.of(stubs.active()))
+
+
+def test_many_workers_are_summed() -> None:
+    workers = tuple((pid, 4) for pid in range(6))
+    listed = Listed("work", "value", 25, 0, 0, 0, (), workers)
+    assert "calls: 1 in this process, 24 in 6 workers" in str(Listing((listed,)))
 
 
 # Bad input
