@@ -25,13 +25,13 @@ from optbook.benchmark.profiles.memory import (
     MemoryListing,
     MemoryProfile,
     memory_profile,
-    memory_ready,
 )
 from optbook.benchmark.profiles.memory_lines import MOST_EVENTS
 from optbook.benchmark.profiles.memory_meters import Resident
 from optbook.benchmark.profiles.passes import Pass
 from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.profiles.tensors import HeldTensor
+from optbook.benchmark.profiles.timing import lines_ready
 from optbook.benchmark.runner import Workload
 from optbook.errors import OptbookError, OptionError
 from optbook.experiments.record import Experiment
@@ -216,7 +216,7 @@ def test_a_debugger_is_refused_and_kept() -> None:
     sys.settrace(debugger)
     try:
         with pytest.raises(OptbookError, match=r"a debugger or another profiler \(.*debugger\)"):
-            memory_ready(request)
+            lines_ready(request)
         with pytest.raises(OptbookError, match="traces lines already"):
             memory_profile(request)
         assert sys.gettrace() is debugger

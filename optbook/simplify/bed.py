@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from optbook.benchmark import output, sequential
 from optbook.benchmark.clock import Clock
@@ -61,6 +61,7 @@ class Bed:
     ) -> None:
         self.experiment = request.experiment
         self.times: dict[Variant, list[float]] = {}
+        self.failed: dict[Variant, str] = {}
         self.executions = 0
         self._workload = request.workload
         self._kept = Kept(request.given)
@@ -127,7 +128,7 @@ class Bed:
         try:
             self.once(stubbed)
         except Exception as error:
-            return f"{type(error).__name__}: {error}".removesuffix(": ")
+            return _written(error)
         return ""
 
     def rounds(
@@ -136,7 +137,7 @@ class Bed:
         """Run the real workload and all variants in turn; the throughput of each against the real one.
 
         Args:
-            variants: the stubs of each; those that break the workload are left out.
+            variants: the stubs of each; one that breaks the workload is left out, and `failed` says why.
             budget: seconds for all rounds; at least three are run, and six if that is not far more.
             progress: is told the seconds spent.
             done: seconds spent before.
@@ -146,8 +147,10 @@ class Bed:
         with output.dropped(self._printed):
             first = {REAL: self._interleaved([()]).sample(0)}
             for variant, stubbed in variants.items():
-                with suppress(Exception):  # it is left out
+                try:
                     first[variant] = self._interleaved([stubbed]).sample(0)
+                except Exception as error:
+                    self.failed[variant] = _written(error)
         everything: dict[Variant, Stubbed] = {v: variants.get(v, ()) for v in first}
         sides = self._interleaved(list(everything.values()))
         sides.loops = self._loops(list(first.values()))
@@ -182,6 +185,10 @@ class Bed:
             return 1
         wanted = math.ceil(SHORTEST_SECONDS / max(min(seconds), 1e-9))
         return max(1, min(wanted, int(MOST_LOOPS_SECONDS / max(seconds[0], 1e-9))))
+
+
+def _written(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _estimate(differences: sequential.Floats) -> Estimate:

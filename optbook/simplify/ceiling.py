@@ -187,7 +187,7 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
     real = statistics.median(bed.times[REAL]) if REAL in bed.times else bed.experiment.seconds or 0.0
     for subject in [subject for subject in subjects if (subject.name,) not in at]:
         subjects.remove(subject)
-        broken[subject.name] = "without it the workload raises, but not always"
+        broken[subject.name] = f"without it the workload raises {bed.failed[(subject.name,)]}, but not always"
     free = {subject.name: at[(subject.name,)] for subject in subjects}
     faster = curves(bed, subjects, free, speedups, real, budget - first, progress, first) if speedups else {}
     roofs = bounds(bed, subjects, real)

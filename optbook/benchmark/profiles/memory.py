@@ -128,18 +128,6 @@ class MemoryProfile:
         return memory_as_html(self)
 
 
-def memory_ready(request: Request) -> None:
-    """Make sure that memory can be profiled.
-
-    Raises:
-        OptionError: a function has no lines to look at.
-        OptbookError: another profiler or debugger is in the way.
-    """
-    slots.refuse_others()
-    for given in request.functions:
-        named(given, request.given)
-
-
 def memory_profile(request: Request) -> MemoryProfile:
     """Look at the memory of a workload, in passes of their own.
 

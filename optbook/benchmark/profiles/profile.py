@@ -20,30 +20,30 @@ from optbook.experiments.record import Experiment
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of profile: the module and function that make it, and what may be asked of it.
+    """A kind of profile: the function of this package that makes it, as 'module.name', and what it takes.
 
-    ``ready`` names a function of the same module that raises before anything runs if it can't be made.
+    ``ready`` is one that raises before anything runs if it can't be made.
     """
 
-    module: str
     entry: str
     ready: str = ""
     functions: bool = False
     options: tuple[str, ...] = ()
 
-    def call(self, name: str, request: Request) -> Any:
-        """Call one of its functions."""
-        return getattr(importlib.import_module(f"optbook.benchmark.profiles.{self.module}"), name)(request)
-
 
 KINDS: Mapping[str, Kind] = {
-    "calls": Kind("timing", "calls_profile"),
-    "lines": Kind("timing", "lines_profile", "lines_ready", functions=True),
-    "memory": Kind("memory", "memory_profile", "memory_ready", functions=True, options=("time",)),
-    "modules": Kind("modules", "modules_profile"),
-    "trace": Kind("trace", "trace_profile", "trace_ready", options=("out",)),
-    "network": Kind("network", "network_profile", "network_ready", options=("capture",)),
+    "calls": Kind("timing.calls_profile"),
+    "lines": Kind("timing.lines_profile", "timing.lines_ready", functions=True),
+    "memory": Kind("memory.memory_profile", "timing.lines_ready", functions=True, options=("time",)),
+    "modules": Kind("modules.modules_profile"),
+    "trace": Kind("trace.trace_profile", "trace.trace_ready", options=("out",)),
+    "network": Kind("network.network_profile", "network.network_ready", options=("capture",)),
 }
+
+
+def _call(path: str, request: Request) -> Any:
+    module, _, name = path.partition(".")
+    return getattr(importlib.import_module(f"optbook.benchmark.profiles.{module}"), name)(request)
 
 
 def profile(
@@ -95,13 +95,13 @@ def profile(
         return Request(workload, function, experiment, tuple(functions), options, clock)
 
     if made.ready:
-        made.call(made.ready, request(Experiment(label="")))
+        _call(made.ready, request(Experiment(label="")))
     experiment = bench(
         function, label, runs=runs, steps=steps, budget=budget, setup=setup, source=source, clock=clock
     )
     if experiment.status == "void":
         raise OptbookError(f"no profile of a void measurement: {experiment.error}")
-    result = made.call(made.entry, request(experiment))
+    result = _call(made.entry, request(experiment))
     _keep(result, kind, experiment)
     return result
 
