@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.optim import AdamW
+from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from tqdm.auto import tqdm
 
 from optbook.hotdog.coco import Picture
 from optbook.hotdog.dataset import Batch
 from optbook.hotdog.loss import Losses
-from optbook.hotdog.network import HotdogNet
 
 if TYPE_CHECKING:
     from optbook.hotdog.recipe import Recipe
@@ -38,8 +37,8 @@ class Learner:
     """A network on its way. `steps` counts those taken; `history` holds what the recipe remembers of each."""
 
     recipe: Recipe
-    network: HotdogNet
-    optimiser: AdamW
+    network: nn.Module
+    optimiser: Optimizer
     schedule: LambdaLR
     steps: int = 0
     history: list[Any] = field(default_factory=list)
@@ -55,7 +54,7 @@ class Trained:
     """A trained network, the loss of each step, and how long it took (seconds, pictures seen per second)."""
 
     recipe: Recipe
-    network: HotdogNet
+    network: nn.Module
     losses: list[float]
     seconds: float
     pictures_per_second: float
@@ -68,11 +67,16 @@ def new_learner(recipe: Recipe, pictures: Sequence[Picture]) -> Learner:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
-        network = HotdogNet(recipe.width).to(recipe.dtype)
-    optimiser = AdamW(network.parameters(), lr=recipe.lr, weight_decay=WEIGHT_DECAY)
+        network = recipe.network(recipe.width).to(recipe.dtype)
+    optimiser = recipe.optimiser(network.parameters(), recipe.lr)
     all_steps = recipe.epochs * math.ceil(len(pictures) / recipe.batch_size)
     schedule = LambdaLR(optimiser, lambda step: share_of_lr(step, all_steps))
     return Learner(recipe, network, optimiser, schedule)
+
+
+def adamw(parameters: Iterable[nn.Parameter], lr: float) -> Optimizer:
+    """Adam with weight decay, as torch makes it by itself: one parameter after the other."""
+    return AdamW(parameters, lr=lr, weight_decay=WEIGHT_DECAY)
 
 
 def share_of_lr(step: int, all_steps: int) -> float:
