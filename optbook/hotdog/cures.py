@@ -17,6 +17,20 @@ from typing import Any
 
 import torch
 
+from optbook.hotdog.augment_together import augment_together
+from optbook.hotdog.dataset import collate_into_buffers
+from optbook.hotdog.loaders import ahead_loader
+from optbook.hotdog.pixels import decode_small, normalise_together, resize_floats
+from optbook.hotdog.targets import draw_together
+
+from optbook.hotdog.background import log_in_background
+from optbook.hotdog.checkpoints import save_in_background
+from optbook.hotdog.detect import hot_cells_together
+from optbook.hotdog.network import PatchNet
+from optbook.hotdog.precision import fast_bfloat16
+from optbook.hotdog.suppress import suppress_together
+from optbook.hotdog.training import fused_adamw, remember_detached, step_without_waiting
+
 
 @dataclass(frozen=True)
 class Cure:
@@ -38,6 +52,14 @@ def _cure(name: str, row: str, chapter: str, component: str | None = None, **cha
 
 
 CURES: tuple[Cure, ...] = (
+    _cure("decode at the size needed", "C0", "04", "recipe.decode", decode=decode_small),
+    _cure("keep decoded pictures", "C2", "04", keep_decoded=True),
+    _cure("augment the batch in one warp", "C1", "04", "recipe.augment", augment=augment_together),
+    _cure("resize floats as they are", "C0", "04", "recipe.resize", resize=resize_floats),
+    _cure("normalise with ready constants", "C2", "04", "recipe.normalise", normalise=normalise_together),
+    _cure("draw targets with arrays", "C1", "04", "recipe.targets", targets=draw_together),
     _cure("no anomaly detection", "C0", "04", anomaly_detection=False),
     _cure("float32", "M1", "06", dtype=torch.float32),
+    _cure("batches in ready buffers", "M3", "06", "recipe.collate", collate=collate_into_buffers),
+    _cure("batches prepared ahead", "K3", "05", make_loader=ahead_loader),
 )

@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from optbook.hotdog.batched import on_all, on_all_pairs
 from optbook.hotdog.coco import Picture
-from optbook.hotdog.network import STRIDE, HotdogNet
+from optbook.hotdog.network import STRIDE
 from optbook.hotdog.pixels import Source, pixels_of
+from optbook.hotdog.precision import autocast
 from optbook.hotdog.weights import DEFAULT_WEIGHTS, load_weights
 
 if TYPE_CHECKING:
@@ -37,36 +39,47 @@ class Detections:
 
 
 def detect(
-    network: HotdogNet, recipe: Recipe, pictures: Sequence[Picture | Source], progress: bool = False
+    network: nn.Module, recipe: Recipe, pictures: Sequence[Picture | Source], progress: bool = False
 ) -> list[Detections]:
     """What the network finds in each picture: a `Picture`, a file, or pixels as uint8 (height, width, 3)."""
     network = network.eval().to(recipe.dtype)
+    if recipe.channels_last:
+        network = network.to(memory_format=torch.channels_last)
     found: list[Detections] = []
     with tqdm(total=len(pictures), unit="picture", disable=not progress) as bar:
         for start in range(0, len(pictures), recipe.inference_batch_size):
             chunk = pictures[start : start + recipe.inference_batch_size]
-            prepared = [prepare(picture, recipe) for picture in chunk]
-            images = torch.stack([image for image, _ in prepared])
+            images, sizes = prepare(chunk, recipe)
             with torch.inference_mode() if recipe.inference_mode else nullcontext():
-                output = network(images)
-                heat = output.heat.sigmoid()
-                for i, (_, size) in enumerate(prepared):
-                    found.append(boxes_of(heat[i], output.sides[i], size, recipe))
+                with autocast(recipe.autocast):
+                    output = network(images)
+                heat, sides = output.heat.to(recipe.dtype).sigmoid(), output.sides.to(recipe.dtype)
+                for i, size in enumerate(sizes):
+                    found.append(boxes_of(heat[i], sides[i], size, recipe))
             bar.update(len(chunk))
     return found
 
 
-def prepare(picture: Picture | Source, recipe: Recipe) -> tuple[Tensor, tuple[int, int]]:
-    """The picture as the network sees it (3, S, S), and its original width and height."""
-    if isinstance(picture, Picture):
-        source: Source = picture.path
-        size = (picture.width, picture.height)
-    else:
-        source = pixels_of(picture)
-        size = (source.shape[1], source.shape[0])
-    image = recipe.decode(source, recipe.input_size)
-    image, _ = recipe.resize(image, np.zeros((0, 4)), recipe.input_size)
-    return torch.from_numpy(recipe.normalise(image)).to(recipe.dtype), size
+def prepare(pictures: Sequence[Picture | Source], recipe: Recipe) -> tuple[Tensor, list[tuple[int, int]]]:
+    """The pictures as the network sees them (B, 3, S, S), and their original widths and heights."""
+    sources = [picture.path if isinstance(picture, Picture) else pixels_of(picture) for picture in pictures]
+    sizes = [
+        (picture.width, picture.height)
+        if isinstance(picture, Picture)
+        else (source.shape[1], source.shape[0])
+        for picture, source in zip(pictures, sources, strict=True)
+    ]
+    images = on_all(recipe.decode, sources, settings=(recipe.input_size,))
+    no_boxes = [np.zeros((0, 4)) for _ in sources]
+    images, _ = on_all_pairs(recipe.resize, images, no_boxes, settings=(recipe.input_size,))
+    normal = on_all(recipe.normalise, images)
+    batch = (
+        normal if isinstance(normal, Tensor) else torch.stack([torch.as_tensor(image) for image in normal])
+    )
+    batch = batch.to(recipe.dtype)
+    if recipe.channels_last:
+        batch = batch.contiguous(memory_format=torch.channels_last)
+    return batch, sizes
 
 
 def boxes_of(heat: Tensor, sides: Tensor, size: tuple[int, int], recipe: Recipe) -> Detections:
@@ -102,6 +115,15 @@ def every_hot_cell(heat: Tensor, sides: Tensor, threshold: float) -> tuple[Tenso
     if not corners:
         return heat.new_zeros(0, 4), heat.new_zeros(0)
     return torch.stack(corners), torch.stack(scores)
+
+
+def hot_cells_together(heat: Tensor, sides: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
+    """The same boxes and scores, in the same order, from all cells at once."""
+    ys, xs = (heat[0] > threshold).nonzero(as_tuple=True)
+    left, top, right, bottom = sides[:, ys, xs]
+    middle_x, middle_y = (xs.to(sides) + 0.5) * STRIDE, (ys.to(sides) + 0.5) * STRIDE
+    corners = torch.stack([middle_x - left, middle_y - top, middle_x + right, middle_y + bottom], dim=1)
+    return corners, heat[0, ys, xs]
 
 
 def suppress_one_by_one(corners: Tensor, scores: Tensor, overlap: float) -> list[int]:

@@ -11,6 +11,7 @@ FCOS (Tian et al. 2019, arXiv 1904.01355) in place of widths and offsets.
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import NamedTuple
 
 import torch
@@ -63,6 +64,24 @@ class HotdogNet(nn.Module):
             last.bias[0] = math.log(RARE / (1 - RARE))
 
 
+class PatchNet(HotdogNet):
+    """The same, but the first look is at patches of 4 × 4 pixels, each of which becomes a cell at once.
+
+    `HotdogNet`'s first two layers look at full and half resolution, where there are most positions; together
+    they are a sixth of its operations, and take more than that of its time. Patches as a first layer come
+    from "An Image is Worth 16x16 Words" (Dosovitskiy et al. 2021, arXiv 2010.11929).
+    """
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__(width)
+        self.to_2 = nn.Sequential()
+        self.to_4 = nn.Sequential(
+            nn.Conv2d(3, 2 * width, kernel_size=STRIDE, stride=STRIDE, bias=False),
+            nn.BatchNorm2d(2 * width),
+            nn.ReLU(inplace=True),
+        )
+
+
 class Refine(nn.Module):
     """Add to each cell what a convolution makes of it and its neighbours (a residual block of one layer)."""
 
@@ -81,3 +100,6 @@ def convolve(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
         nn.BatchNorm2d(outputs),
         nn.ReLU(inplace=True),
     )
+
+
+NETWORKS = MappingProxyType({build.__name__: build for build in (HotdogNet, PatchNet)})  # by their names

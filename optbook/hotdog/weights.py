@@ -2,64 +2,71 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from optbook.hotdog.network import HotdogNet
+from optbook.hotdog.checkpoints import read_plain
+from optbook.hotdog.network import NETWORKS
 
-FORMAT = "optbook hotdog 1"
+FORMAT = "optbook hotdog 2"
+FIRST_FORMAT = "optbook hotdog 1"  # names no network: it was HotdogNet
 DEFAULT_WEIGHTS = Path(__file__).resolve().parents[2] / "data" / "weights" / "hotdog.pt"
+MAKE = "make them with `python -m optbook.hotdog.train`"
 
 
 @dataclass(frozen=True)
 class Weights:
     """A network (float32, ready to use), the input size it was trained for, and facts about its training."""
 
-    network: HotdogNet
+    network: nn.Module
     input_size: int
     facts: dict[str, float | int | str]
 
 
 def save_weights(
-    path: Path | str, network: HotdogNet, width: int, input_size: int, facts: dict[str, float | int | str]
+    path: Path | str, network: nn.Module, width: int, input_size: int, facts: dict[str, float | int | str]
 ) -> None:
-    """Write the weights as float32. Folders that are missing are made."""
+    """Write the weights as float32, with the network's name. Folders that are missing are made."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     state = {
         name: value.float() if value.is_floating_point() else value
         for name, value in network.state_dict().items()
     }
-    content = {"format": FORMAT, "width": width, "input_size": input_size, "facts": facts, "state": state}
+    content = {
+        "format": FORMAT,
+        "network": type(network).__name__,
+        "width": width,
+        "input_size": input_size,
+        "facts": facts,
+        "state": state,
+    }
     torch.save(content, path)
 
 
 def load_weights(path: Path | str = DEFAULT_WEIGHTS) -> Weights:
     """Read what `save_weights` wrote.
 
-    Raises FileNotFoundError, or ValueError when the file is damaged, or is no weights of this detector.
+    Raises FileNotFoundError, or ValueError when the file is damaged, is no weights of this detector, or is of
+    a network that this version doesn't have.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"no weights at {path}: make them with `python -m optbook.hotdog.train`")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{path} is damaged or holds no plain weights ({reason}): make them again") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    content = read_plain(path, "no weights", MAKE)
+    if content.get("format") not in (FIRST_FORMAT, FORMAT):
         raise ValueError(f"{path} holds no weights of the hot-dog detector: expected the format {FORMAT!r}")
-    network = HotdogNet(content["width"])
+    name = content.get("network", "HotdogNet")
+    build = NETWORKS.get(name)
+    if build is None:
+        raise ValueError(f"{path} holds weights of {name}, which is none of {', '.join(NETWORKS)}: {MAKE}")
+    network = build(content["width"])
     try:
         network.load_state_dict(content["state"])
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
-        raise ValueError(
-            f"{path} does not fit the network of this version ({reason}): make them again"
-        ) from None
+        raise ValueError(f"{path} does not fit {name} of this version ({reason}): make them again") from None
     facts: dict[str, Any] = content["facts"]
     return Weights(network.eval(), content["input_size"], facts)
