@@ -18,17 +18,16 @@ from typing import Any
 import torch
 
 from optbook.hotdog.augment_together import augment_together
-from optbook.hotdog.dataset import collate_into_buffers
-from optbook.hotdog.loaders import ahead_loader
-from optbook.hotdog.pixels import decode_small, normalise_together, resize_floats
-from optbook.hotdog.targets import draw_together
-
 from optbook.hotdog.background import log_in_background
 from optbook.hotdog.checkpoints import save_in_background
+from optbook.hotdog.dataset import collate_into_buffers
 from optbook.hotdog.detect import hot_cells_together
+from optbook.hotdog.loaders import ahead_loader
 from optbook.hotdog.network import PatchNet
+from optbook.hotdog.pixels import decode_small, normalise_together, resize_floats
 from optbook.hotdog.precision import fast_bfloat16
 from optbook.hotdog.suppress import suppress_together
+from optbook.hotdog.targets import draw_together
 from optbook.hotdog.training import fused_adamw, remember_detached, step_without_waiting
 
 
@@ -60,6 +59,17 @@ CURES: tuple[Cure, ...] = (
     _cure("draw targets with arrays", "C1", "04", "recipe.targets", targets=draw_together),
     _cure("no anomaly detection", "C0", "04", anomaly_detection=False),
     _cure("float32", "M1", "06", dtype=torch.float32),
+    _cure("patches first", "C0", "04", "recipe.network", network=PatchNet),
+    _cure("bfloat16 where it is fast", "M1", "06", autocast=torch.bfloat16 if fast_bfloat16() else None),
+    _cure("fused optimiser", "C3", "04", "recipe.optimiser", optimiser=fused_adamw),
     _cure("batches in ready buffers", "M3", "06", "recipe.collate", collate=collate_into_buffers),
     _cure("batches prepared ahead", "K3", "05", make_loader=ahead_loader),
+    _cure("steps that don't wait", "K3", "05", "recipe.step", step=step_without_waiting),
+    _cure("remember only numbers", "M4", "06", "recipe.remember", remember=remember_detached),
+    _cure("log in the background", "K3", "05", "recipe.log", log=log_in_background),
+    _cure("checkpoints in the background", "K3", "05", "recipe.checkpoint", checkpoint=save_in_background),
+    _cure("find in batches", "C1", "04", inference_batch_size=32),
+    _cure("no gradients for finding", "C0", "04", inference_mode=True),
+    _cure("hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
+    _cure("suppress together", "C1", "04", "recipe.suppress", suppress=suppress_together),
 )
