@@ -112,15 +112,19 @@ def load_folder(
     return pictures
 
 
-def open_rgb(path: Path | str) -> NDArray[np.uint8]:
+def open_rgb(path: Path | str, at_least: int | None = None) -> NDArray[np.uint8]:
     """The picture as uint8 (height, width, 3), whatever its file holds; the first frame of an animation.
 
-    EXIF rotation is applied; transparent parts lie on white; of 16-bit grey the upper 8 bits are kept.
+    With `at_least`, a JPEG may come at a half, a quarter or an eighth of its size, as long as both sides keep
+    that many pixels: so its decoder has less to do. EXIF rotation is applied; transparent parts lie on white;
+    of 16-bit grey the upper 8 bits are kept.
 
     Raises FileNotFoundError, or OSError naming the file when it is truncated or no picture, or ValueError
     when its pixels are floating-point numbers.
     """
     with _opened(path) as image:
+        if at_least is not None:
+            image.draft(None, (at_least, at_least))
         try:
             upright = ImageOps.exif_transpose(image)
         except (OSError, SyntaxError, ValueError, EOFError) as error:

@@ -51,25 +51,29 @@ def _cure(name: str, row: str, chapter: str, component: str | None = None, **cha
 
 
 CURES: tuple[Cure, ...] = (
+    # Less work, then the same work on all pictures at once.
     _cure("decode at the size needed", "C0", "04", "recipe.decode", decode=decode_small),
     _cure("keep decoded pictures", "C2", "04", keep_decoded=True),
     _cure("augment the batch in one warp", "C1", "04", "recipe.augment", augment=augment_together),
     _cure("resize floats as they are", "C0", "04", "recipe.resize", resize=resize_floats),
     _cure("normalise with ready constants", "C2", "04", "recipe.normalise", normalise=normalise_together),
-    _cure("draw targets with arrays", "C1", "04", "recipe.targets", targets=draw_together),
+    _cure("draw targets together", "C1", "04", "recipe.targets", targets=draw_together),
     _cure("no anomaly detection", "C0", "04", anomaly_detection=False),
+    _cure("a network of patches", "C0", "04", network=PatchNet),
+    _cure("one call for the optimiser", "C3", "04", optimiser=fused_adamw),
+    # The smallest type, and nothing kept that is not needed.
     _cure("float32", "M1", "06", dtype=torch.float32),
-    _cure("patches first", "C0", "04", "recipe.network", network=PatchNet),
     _cure("bfloat16 where it is fast", "M1", "06", autocast=torch.bfloat16 if fast_bfloat16() else None),
-    _cure("fused optimiser", "C3", "04", "recipe.optimiser", optimiser=fused_adamw),
+    _cure("remember the number only", "M4", "06", remember=remember_detached),
     _cure("batches in ready buffers", "M3", "06", "recipe.collate", collate=collate_into_buffers),
-    _cure("batches prepared ahead", "K3", "05", make_loader=ahead_loader),
-    _cure("steps that don't wait", "K3", "05", "recipe.step", step=step_without_waiting),
-    _cure("remember only numbers", "M4", "06", "recipe.remember", remember=remember_detached),
+    # Nobody waits.
+    _cure("steps without waiting", "K3", "05", step=step_without_waiting),
     _cure("log in the background", "K3", "05", "recipe.log", log=log_in_background),
     _cure("checkpoints in the background", "K3", "05", "recipe.checkpoint", checkpoint=save_in_background),
-    _cure("find in batches", "C1", "04", inference_batch_size=32),
-    _cure("no gradients for finding", "C0", "04", inference_mode=True),
-    _cure("hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
+    _cure("batches prepared ahead", "K1", "05", make_loader=ahead_loader),
+    # Counting.
+    _cure("find in many pictures at once", "C1", "04", inference_batch_size=32),
+    _cure("no gradients when counting", "C0", "04", inference_mode=True),
+    _cure("find hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
     _cure("suppress together", "C1", "04", "recipe.suppress", suppress=suppress_together),
 )

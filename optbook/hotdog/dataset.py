@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import Dataset, Sampler
 
+from optbook.hotdog.batched import Image, Images, as_floats, on_all, on_all_pairs, takes_a_batch
+from optbook.hotdog.buffers import Buffers
+from optbook.hotdog.cache import PictureCache
 from optbook.hotdog.coco import Picture
 from optbook.hotdog.network import STRIDE
 from optbook.hotdog.pixels import Floats, Pixels
@@ -31,7 +33,7 @@ class Turn(NamedTuple):
 class Sample(NamedTuple):
     """One picture (3, S, S), normalised, and what the network shall answer for it."""
 
-    image: Floats
+    image: Floats | Tensor
     targets: Targets
 
 
@@ -57,30 +59,59 @@ class HotdogDataset(Dataset[Sample]):
         self.resize = recipe.resize
         self.normalise = recipe.normalise
         self.targets = recipe.targets
-        self.decoded: dict[int, Pixels] | None = {} if recipe.keep_decoded else None
+        self.in_batches = any(map(takes_a_batch, stages_of(recipe)))
+        # Each worker process has a copy of this data set, and so a cache of its own.
+        budget = recipe.cache_bytes // max(1, recipe.workers)
+        self.cache = PictureCache(budget) if recipe.keep_decoded else None
 
     def __len__(self) -> int:
         return len(self.pictures)
 
     def __getitem__(self, turn: Turn) -> Sample:
-        image = self.decoded_picture(turn.picture)
+        if self.in_batches:
+            return self.__getitems__([turn])[0]
+        image: Any = as_floats(self.decoded_picture(turn.picture))
         boxes = boxes_in(image, self.pictures[turn.picture])
         if self.training:
-            rng = np.random.default_rng((self.seed, turn.epoch, turn.picture))
-            image, boxes = self.augment(image, boxes, rng)
+            image, boxes = self.augment(image, boxes, self.chance_of(turn))
         image, boxes = self.resize(image, boxes, self.input_size)
         return Sample(self.normalise(image), self.targets(boxes, self.input_size // STRIDE))
 
+    def __getitems__(self, turns: Sequence[Turn]) -> list[Sample]:
+        """The samples of one batch, each stage in its own way; torch's loader asks for whole batches here."""
+        if not self.in_batches:
+            return [self[turn] for turn in turns]
+        images: Images = [self.decoded_picture(turn.picture) for turn in turns]
+        boxes: Sequence[Floats] = [
+            boxes_in(image, self.pictures[turn.picture]) for image, turn in zip(images, turns, strict=True)
+        ]
+        if self.training:
+            chances = [self.chance_of(turn) for turn in turns]
+            images, boxes = on_all_pairs(self.augment, images, boxes, chances)
+        images, boxes = on_all_pairs(self.resize, images, boxes, settings=(self.input_size,))
+        ready = on_all(self.normalise, images)
+        targets = on_all(self.targets, boxes, settings=(self.input_size // STRIDE,))
+        return [Sample(*both) for both in zip(ready, targets, strict=True)]
+
     def decoded_picture(self, index: int) -> Pixels:
-        if self.decoded is None:
-            image: Pixels = self.decode(self.pictures[index].path, self.input_size)
-            return image
-        if index not in self.decoded:
-            self.decoded[index] = self.decode(self.pictures[index].path, self.input_size)
-        return self.decoded[index]
+        if self.cache is None:
+            return self.decode_again(index)
+        return self.cache.get(index, partial(self.decode_again, index))
+
+    def decode_again(self, index: int) -> Pixels:
+        image: Pixels = self.decode(self.pictures[index].path, self.input_size)
+        return image
+
+    def chance_of(self, turn: Turn) -> np.random.Generator:
+        return np.random.default_rng((self.seed, turn.epoch, turn.picture))
 
 
-def boxes_in(image: Pixels, picture: Picture) -> Floats:
+def stages_of(recipe: Recipe) -> tuple[Callable[..., Any], ...]:
+    """The functions that turn a picture into a sample."""
+    return (recipe.decode, recipe.augment, recipe.resize, recipe.normalise, recipe.targets)
+
+
+def boxes_in(image: Image, picture: Picture) -> Floats:
     """The picture's boxes (n, 4), in pixels of `image`, which may have been decoded at another size."""
     height, width = image.shape[:2]
     shrink_x, shrink_y = width / picture.width, height / picture.height
@@ -117,46 +148,27 @@ def collate_arrays(samples: Sequence[Sample], dtype: torch.dtype) -> Batch:
     return Batch(*(torch.from_numpy(array).to(dtype) for array in (images, heat, sides, close)))
 
 
-def torch_loader(recipe: Recipe, pictures: Sequence[Picture], training: bool) -> DataLoader[Batch]:
-    """Batches of these pictures, through torch's own loader; iterated again, it gives the next epoch.
+def collate_into_buffers(
+    samples: Sequence[Sample], dtype: torch.dtype, buffers: Buffers | None = None
+) -> Batch:
+    """Copy samples into memory that was taken before: one block for the whole batch, lent by `buffers`.
 
-    Raises ValueError when there are no pictures, and when stages written in a notebook would have to travel
-    to freshly started worker processes, which can't see them.
+    The loaders hand over a pool that lives as long as they do. In a worker process it lends shared memory,
+    which the training process sees without another copy.
     """
-    if not pictures:
-        raise ValueError("no pictures to load: check the folder and the split given to load_folder")
-    workers = recipe.workers
-    if workers:
-        _check_travel(recipe)
-    return DataLoader(
-        HotdogDataset(recipe, pictures, training),  # type: ignore[arg-type]  # batches come from collate_fn
-        batch_size=recipe.batch_size,
-        sampler=EveryPictureOnce(len(pictures), recipe.seed, shuffle=training),
-        num_workers=workers,
-        collate_fn=partial(recipe.collate, dtype=recipe.dtype),
-        persistent_workers=recipe.persistent_workers and workers > 0,
-        prefetch_factor=recipe.prefetch if workers else None,
-        multiprocessing_context=recipe.start_method if workers else None,
-        generator=torch.Generator().manual_seed(recipe.seed),  # else it draws from torch's global chance
-    )
+    buffers = buffers or Buffers()
+    shapes = [torch.as_tensor(part).shape for part in _parts(samples[0])]
+    sizes = [len(samples) * shape.numel() * dtype.itemsize for shape in shapes]
+    block = buffers.take(sum(sizes))
+    tensors = [
+        piece.view(dtype).view(len(samples), *shape)
+        for piece, shape in zip(block.split(sizes), shapes, strict=True)
+    ]
+    for i, sample in enumerate(samples):
+        for tensor, part in zip(tensors, _parts(sample), strict=True):
+            tensor[i].copy_(torch.as_tensor(part))
+    return Batch(*tensors)
 
 
-def _check_travel(recipe: Recipe) -> None:
-    method = recipe.start_method or multiprocessing.get_start_method()
-    if method == "fork":
-        return
-    travelling = (
-        recipe.decode,
-        recipe.augment,
-        recipe.resize,
-        recipe.normalise,
-        recipe.targets,
-        recipe.collate,
-    )
-    for stage in travelling:
-        if getattr(stage, "__module__", None) == "__main__":
-            name = getattr(stage, "__name__", repr(stage))
-            raise ValueError(
-                f"worker processes ({method}) can't see {name}, which is defined in the notebook or script: "
-                "move it to a module and import it, or use workers=0"
-            )
+def _parts(sample: Sample) -> tuple[Any, ...]:
+    return (sample.image, *sample.targets)

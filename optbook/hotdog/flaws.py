@@ -98,7 +98,7 @@ FLAWS = (
     ),
     Flaw(
         what="Pictures are prepared in the training process: while one side works, the other waits.",
-        where="dataset.torch_loader",
+        where="loaders.torch_loader",
         fields=("workers", "persistent_workers", "prefetch"),
         row="K1",
         report="https://github.com/fengzhang427/LRD/issues/6",

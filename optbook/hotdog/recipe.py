@@ -22,8 +22,9 @@ from optbook.hotdog.augment import augment_step_by_step
 from optbook.hotdog.checkpoints import save_now
 from optbook.hotdog.coco import Picture
 from optbook.hotdog.cures import CURES
-from optbook.hotdog.dataset import Batch, Sample, collate_arrays, torch_loader
+from optbook.hotdog.dataset import Batch, Sample, collate_arrays
 from optbook.hotdog.detect import every_hot_cell, suppress_one_by_one
+from optbook.hotdog.loaders import torch_loader
 from optbook.hotdog.loss import Losses, focal_and_l1
 from optbook.hotdog.network import DEEPEST_STRIDE, HotdogNet, Output
 from optbook.hotdog.pixels import Source, decode_full_size, normalise, resize_through_bytes

@@ -7,11 +7,13 @@ STRIDE pixels of the input; the middle of cell (x, y) is at the pixel ((x + ½) 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optbook.hotdog.batched import for_a_batch
 from optbook.hotdog.network import STRIDE
 
 # A hot dog's Gaussian spreads over this share of its box, but never over less than this many cells.
@@ -19,6 +21,7 @@ SPREAD = 1 / 8
 LEAST_SPREAD = 0.9
 # Cells where the heat exceeds this learn the distances too, so that a box found beside the centre fits too.
 CLOSE_ENOUGH = 0.3
+FAR_AWAY = -1e6
 
 
 class Targets(NamedTuple):
@@ -59,3 +62,60 @@ def draw_cell_by_cell(boxes: NDArray[np.floating], grid: int) -> Targets:
                         sides[3, y, x] = top + height - middle_y
                         close[0, y, x] = 1.0
     return Targets(heat, sides, close)
+
+
+def draw_with_arrays(boxes: NDArray[np.floating], grid: int) -> Targets:
+    """The same as `draw_cell_by_cell`: each box's whole map at once, then the hottest box of each cell."""
+    if len(boxes) == 0:
+        return Targets(np.zeros((1, grid, grid)), np.zeros((4, grid, grid)), np.zeros((1, grid, grid)))
+    heats = _heats(boxes, grid)
+    hottest = heats.argmax(axis=0)
+    heat = heats.max(axis=0)
+    close = heat > CLOSE_ENOUGH
+    left, top, width, height = boxes[hottest].transpose(2, 0, 1)  # of each cell's hottest box
+    middles = (np.arange(grid) + 0.5) * STRIDE
+    sides = np.stack(
+        [middles - left, middles[:, None] - top, left + width - middles, top + height - middles[:, None]]
+    )
+    return Targets(heat[None], sides * close, close[None].astype(float))
+
+
+@for_a_batch
+def draw_together(boxes: Sequence[NDArray[np.floating]], grid: int) -> list[Targets]:
+    """The same for all pictures of a batch, in float32.
+
+    Pictures have different numbers of boxes: the list is filled up to (B, most, 4) with boxes so far away
+    that they are hot nowhere.
+    """
+    most = max(1, *(len(some) for some in boxes))
+    filled = np.full((len(boxes), most, 4), FAR_AWAY, dtype=np.float32)
+    for row, some in zip(filled, boxes, strict=True):
+        row[: len(some)] = some
+    heats = _heats(filled, grid)  # (B, most, G, G)
+    heat = heats.max(axis=1)
+    close = (heat > CLOSE_ENOUGH).astype(np.float32)
+    hottest = heats.argmax(axis=1).reshape(len(boxes), -1, 1)
+    of_cells = np.take_along_axis(filled, hottest, axis=1).reshape(len(boxes), grid, grid, 4)
+    left, top, width, height = np.moveaxis(of_cells, -1, 0)
+    middles = (np.arange(grid, dtype=np.float32) + 0.5) * STRIDE
+    sides = np.empty((len(boxes), 4, grid, grid), dtype=np.float32)
+    sides[:, 0] = middles - left
+    sides[:, 1] = middles[:, None] - top
+    sides[:, 2] = left + width - middles
+    sides[:, 3] = top + height - middles[:, None]
+    sides *= close[:, None]
+    return [Targets(*maps) for maps in zip(heat[:, None], sides, close[:, None], strict=True)]
+
+
+def _heats(boxes: NDArray[np.floating], grid: int) -> NDArray[np.floating]:
+    """The Gaussian of each box (…, 4) on its own grid, (…, G, G).
+
+    exp(−(a² + b²) ÷ 2) is exp(−a² ÷ 2) · exp(−b² ÷ 2): a row and a column make the map.
+    """
+    corner, size = boxes[..., :2], boxes[..., 2:]
+    centre = np.minimum(np.trunc((corner + size / 2) / STRIDE), grid - 1)
+    spread = np.maximum(size / STRIDE * SPREAD, LEAST_SPREAD)
+    distance = (np.arange(grid, dtype=boxes.dtype) - centre[..., None]) / spread[..., None]  # (…, 2, G)
+    bells = np.exp(-(distance**2) / 2)
+    heats: NDArray[np.floating] = bells[..., 1, :, None] * bells[..., 0, None, :]
+    return heats

@@ -1,0 +1,153 @@
+"""Augmentation of a whole batch: the changes of `augment_step_by_step`, with less work for each picture.
+
+* Flip, turn and scaling are one matrix, so that each picture is resampled once; torch does it in C.
+* All is float32 and changed in place.
+* What is the same for all pictures (where each pixel lies, a supply of noise) is made once.
+
+Given the same chance, each picture changes as `augment_step_by_step` would have changed it, but for three
+things: it is blended from its neighbours once and not twice, what comes from outside repeats the border of
+the original (not of the turned picture), and the noise is other noise of the same strength.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from optbook.hotdog.augment import (
+    BRIGHTNESSES,
+    CONTRASTS,
+    MOST_DEGREES,
+    MOST_NOISE,
+    SATURATIONS,
+    SCALES,
+)
+from optbook.hotdog.batched import Floats, Images, as_batch, for_a_batch, one_size
+
+GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
+NOISE_SUPPLY = 2**20  # numbers; a picture of 128 × 128 takes 49 152 that follow one another
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is to be done to the pictures of a batch, drawn as `augment_step_by_step` draws it."""
+
+    matrices: Floats  # (B, 2, 2): flip, then turn, then scale; x before y
+    brightness: Tensor  # this and the next three (B, 1, 1, 1)
+    contrast: Tensor
+    saturation: Tensor
+    noise: Tensor
+    noise_from: Floats  # (B,): where in the supply of noise to start, 0…1
+
+
+@for_a_batch
+def augment_together(
+    images: Images, boxes: Sequence[Floats], rngs: Sequence[np.random.Generator]
+) -> tuple[Images, Sequence[Floats]]:
+    """Change all pictures of a batch, and their boxes; returns (B, height, width, 3) of float32.
+
+    Pictures of different sizes can't lie in one tensor: then each makes a batch of its own, and a list comes
+    back.
+    """
+    if not one_size(images):
+        each = [
+            augment_together([image], [some], [rng])
+            for image, some, rng in zip(images, boxes, rngs, strict=True)
+        ]
+        return [changed[0] for changed, _ in each], [kept[0] for _, kept in each]
+    changes = draw_changes(rngs)
+    batch = warp_together(as_batch(images).permute(0, 3, 1, 2), changes.matrices)
+    recolour_together(batch, changes)
+    add_noise_together(batch, changes)
+    height, width = batch.shape[2:]
+    return batch.permute(0, 2, 3, 1), turn_together(boxes, changes.matrices, width, height)
+
+
+def draw_changes(rngs: Sequence[np.random.Generator]) -> Changes:
+    """The same numbers from the same chance as in `augment_step_by_step`, all in one go."""
+    draws = np.stack([rng.random(8) for rng in rngs])
+    degrees = between((-MOST_DEGREES, MOST_DEGREES), draws[:, 1])
+    cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    turn = np.stack([cosine, -sine, sine, cosine], axis=1).reshape(-1, 2, 2)
+    scale = between(SCALES, draws[:, 2])
+    matrices = turn * scale[:, None, None]
+    matrices[:, :, 0] *= np.where(draws[:, 0] < 0.5, -1, 1)[:, None]
+    ranges = (BRIGHTNESSES, CONTRASTS, SATURATIONS, (0.0, MOST_NOISE))
+    strengths = np.stack([between(each, column) for each, column in zip(ranges, draws.T[3:7], strict=True)])
+    columns = torch.from_numpy(strengths).float().view(4, -1, 1, 1, 1)
+    return Changes(matrices, *columns, noise_from=draws[:, 7])
+
+
+def between(ends: tuple[float, float], share: Floats) -> Floats:
+    """What `Generator.uniform` makes of a random number in 0…1."""
+    low, high = ends
+    return low + (high - low) * share
+
+
+def warp_together(batch: Tensor, matrices: Floats) -> Tensor:
+    """Move the pixels of each picture (B, 3, height, width) by its matrix, as `warp` does."""
+    height, width = batch.shape[2:]
+    # grid_sample counts from −1 in the middle of the first pixel to 1 in the middle of the last.
+    half = np.array([width - 1, height - 1]) / 2
+    back = np.linalg.inv(matrices) * half / half[:, None]
+    wanted = torch.from_numpy(back).float()
+    grid = (every_pixel(height, width) @ wanted.transpose(1, 2)).view(-1, height, width, 2)
+    return F.grid_sample(batch, grid, mode="bilinear", padding_mode="border", align_corners=True)
+
+
+@cache
+def every_pixel(height: int, width: int) -> Tensor:
+    """Where each pixel lies, (height · width, 2), x before y, from −1 to 1."""
+    ys, xs = torch.meshgrid(torch.linspace(-1, 1, height), torch.linspace(-1, 1, width), indexing="ij")
+    return torch.stack([xs.flatten(), ys.flatten()], dim=1)
+
+
+def turn_together(boxes: Sequence[Floats], matrices: Floats, width: int, height: int) -> list[Floats]:
+    """The boxes of all pictures after the warp: `turned_boxes`, then `keep_visible`, on all boxes at once."""
+    counts = [len(some) for some in boxes]
+    every = np.concatenate(boxes)
+    matrix = np.repeat(matrices, counts, axis=0)
+    halves = every[:, 2:] / 2
+    middle = np.array([width, height]) / 2
+    centres = np.einsum("nij,nj->ni", matrix, every[:, :2] + halves - middle) + middle
+    grown = np.sqrt(np.einsum("nij,nj->ni", matrix**2, halves**2))
+    inside = ((centres >= 0) & (centres < [width, height])).all(axis=1)
+    low = np.clip(centres - grown, 0, [width, height])
+    high = np.clip(centres + grown, 0, [width, height])
+    turned = np.concatenate([low, high - low], axis=1)[inside]
+    ends = np.cumsum(counts)
+    still = np.concatenate([[0], np.cumsum(inside)])[ends]
+    return np.split(turned, still[:-1])
+
+
+def recolour_together(batch: Tensor, changes: Changes) -> None:
+    """`recolour` each picture of (B, 3, height, width), in place."""
+    grey = torch.tensor(GREY).view(1, 3, 1, 1)
+    batch.mul_(changes.brightness).clamp_(0, 1)
+    mean = (batch.mean(dim=(2, 3), keepdim=True) * grey).sum(dim=1, keepdim=True)
+    batch.mul_(changes.contrast).add_(mean * (1 - changes.contrast)).clamp_(0, 1)
+    own = F.conv2d(batch, grey)
+    batch.mul_(changes.saturation).add_(own.mul_(1 - changes.saturation)).clamp_(0, 1)
+
+
+def add_noise_together(batch: Tensor, changes: Changes) -> None:
+    """Add Gaussian noise to each picture in place: a piece of the supply, another one each time."""
+    supply = noise_supply(max(NOISE_SUPPLY, 4 * batch[0].numel()))
+    room = len(supply) - batch[0].numel()
+    for picture, strength, start in zip(batch, changes.noise.flatten(), changes.noise_from, strict=True):
+        first = int(start * room)
+        noise = supply[first : first + picture.numel()].view_as(picture)
+        picture.add_(noise * strength)
+    batch.clamp_(0, 1)
+
+
+@cache
+def noise_supply(count: int) -> Tensor:
+    """So many random numbers from the normal distribution, always the same."""
+    return torch.from_numpy(np.random.default_rng(0).standard_normal(count, dtype=np.float32))
