@@ -81,7 +81,7 @@ class Interleaved:
                 self._clock.synchronize()
                 seconds = (now() - start) / self.loops
         series = next(iter(recorder.series.values()), None)
-        return seconds if series is None or not len(series) else _per_step(series, self._skipped)
+        return seconds if series is None or not len(series) else per_step(series, self._skipped)
 
     def round(self) -> None:
         """One more sample of each, in random order."""
@@ -98,7 +98,7 @@ class Interleaved:
         return ratios
 
 
-def _per_step(series: Series, skipped: int) -> float:
+def per_step(series: Series, skipped: int) -> float:
     """Mean seconds of the steps after the first few: from one step's end to the last one's."""
     if not 0 < skipped < len(series):
         return series.seconds / len(series)

@@ -6,10 +6,11 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import NamedTuple
 
 from optbook.benchmark import output, sequential
 from optbook.benchmark.clock import Clock
-from optbook.benchmark.interleave import Interleaved, Side
+from optbook.benchmark.interleave import Interleaved, Side, per_step
 from optbook.benchmark.profiles.request import Request
 from optbook.benchmark.progress import Progress
 from optbook.benchmark.recorder import Recorder, recording
@@ -24,8 +25,9 @@ ROUNDS, FEWEST_ROUNDS = 6, 3
 """With fewer than six no 95 % interval rests on order alone: what was seen is the range then."""
 OVER_BUDGET = 2
 """How many times the budget may be spent for the sake of six rounds."""
-MOST_ROUNDS = 40
-SAMPLE_SECONDS = (0.1, 1.0)
+MOST_ROUNDS = 100
+SAMPLE_SECONDS = 0.1
+"""A sample is short, and there are many: machines change their speed from one second to the next."""
 FEWEST_STEPS, SLOW_STEPS, SLOW_SECONDS = 8, 4, 0.1
 """Steps of a sample at least; and where a step takes longer than a tenth of a second."""
 SKIPPED_SHARE = 0.25
@@ -33,6 +35,15 @@ SKIPPED_SHARE = 0.25
 SHORTEST_SECONDS, MOST_LOOPS_SECONDS = 5e-4, 0.05
 CRITICAL = 1.96
 MOST_VARIANTS = 100
+
+
+class Once(NamedTuple):
+    """One run: its steps, 1 if none are tracked, and the seconds of one of them."""
+
+    steps: int
+    seconds: float
+
+
 Stubbed = tuple[tuple[Component, Filling], ...]
 Variant = tuple[str, ...]
 REAL: Variant = ()
@@ -43,8 +54,6 @@ class Bed:
 
     Args:
         request: the workload, measured already.
-        components: how many components are looked at, which decides how long a sample may be.
-        budget: seconds for all rounds.
         steps: ends tracked loops; chosen if None.
         clock: the clock to read.
         order: draws the order of the runs within each round.
@@ -53,8 +62,6 @@ class Bed:
     def __init__(
         self,
         request: Request,
-        components: int,
-        budget: float,
         steps: int | None,
         clock: Clock,
         order: random.Random,
@@ -67,20 +74,18 @@ class Bed:
         self._kept = Kept(request.given)
         self.clock = clock
         self._order = order
-        self._steps = self._chosen_steps(components, budget) if steps is None else steps
+        self._steps = self._chosen_steps() if steps is None else steps
         if not self.experiment.steps:
             self._steps = None
         self._skipped = 0 if self._steps is None else round(SKIPPED_SHARE * self._steps)
         self._printed = output.Printed()
 
-    def _chosen_steps(self, components: int, budget: float) -> int | None:
+    def _chosen_steps(self) -> int | None:
         e = self.experiment
         if not e.steps or not e.seconds:
             return None
-        least, most = SAMPLE_SECONDS
-        sample = min(most, max(least, budget / (8 * (2 + 3 * components))))
         fewest = FEWEST_STEPS if e.seconds < SLOW_SECONDS else SLOW_STEPS
-        return max(fewest, math.ceil(sample / (e.seconds * (1 - SKIPPED_SHARE))))
+        return max(fewest, math.ceil(SAMPLE_SECONDS / (e.seconds * (1 - SKIPPED_SHARE))))
 
     def affordable(self, budget: float) -> int:
         """How many variants can be run in six rounds without spending far more than the budget."""
@@ -92,8 +97,8 @@ class Bed:
         stubbed: Stubbed,
         around: AbstractContextManager[object] | None = None,
         on_step: Callable[[], None] | None = None,
-    ) -> int:
-        """One run, uncounted; how many steps were tracked, 1 if none are. ``on_step`` is called after each.
+    ) -> Once:
+        """One run, uncounted. ``on_step`` is called after each step.
 
         Raises:
             Exception: what the workload raised.
@@ -103,10 +108,15 @@ class Bed:
         with output.dropped(self._printed), self._with(stubbed), around or nullcontext():
             if self._workload.setup is not None:
                 self._workload.setup()
+            started = self.clock.now()
             with recording(recorder):
                 self._workload.run()
                 self.clock.synchronize()
-        return max((len(series) for series in recorder.series.values()), default=0) or 1
+            seconds = self.clock.now() - started
+        series = max(recorder.series.values(), key=len, default=None)
+        if series is None or not len(series):
+            return Once(1, seconds)
+        return Once(len(series), per_step(series, self._skipped))
 
     def put_back(self) -> None:
         """Put back what the workload changed, as far as that is possible."""

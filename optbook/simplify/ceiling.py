@@ -116,7 +116,7 @@ def ceiling(
         raise OptbookError(f"no ceiling of a void measurement: {experiment.error}")
     request = Request(Workload(run, setup), function, experiment, clock=clock)
     found = _chosen(request, named, inside)
-    bed = Bed(request, len(found.components), budget, steps, clock, random.Random(seed))
+    bed = Bed(request, steps, clock, random.Random(seed))
     name = f"ceiling of {experiment.label}"
     try:
         shown = configuration.settings().progress_bar
@@ -189,7 +189,7 @@ def _answer(bed: Bed, found: Found, speedups: Sequence[float], budget: float, pr
         subjects.remove(subject)
         broken[subject.name] = f"without it the workload raises {bed.failed[(subject.name,)]}, but not always"
     free = {subject.name: at[(subject.name,)] for subject in subjects}
-    faster = curves(bed, subjects, free, speedups, real, budget - first, progress, first) if speedups else {}
+    faster = curves(bed, subjects, free, speedups, budget - first, progress, first) if speedups else {}
     roofs = bounds(bed, subjects, real)
     parts = [_part(subject, at, subjects, faster.get(subject.name, {}), real, roofs) for subject in subjects]
     parts.sort(key=lambda part: -(part.free.ratio if part.free else 0.0))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from optbook import formatting as write
-from optbook import settings as configuration
 from optbook.benchmark.clock import Clock
 from optbook.benchmark.profiles.request import Request
 from optbook.errors import OptionError
@@ -150,7 +149,7 @@ class Expected:
         """The component's own speed-up, or why it is not known; what the pass raised; its executions."""
         assert self.now is not None
         clock = request.clock or Clock()
-        bed = Bed(request, 1, configuration.settings().budget, None, clock, random.Random(0))
+        bed = Bed(request, None, clock, random.Random(0))
         try:
             found = _busy(bed, self.now)
         except BaseException as error:  # an interrupt too must not lose what was measured
@@ -171,7 +170,7 @@ def _busy(bed: Bed, component: Component) -> float | str:
     """Seconds in the component, per run or tracked step; or why that is not known."""
     timed = Timed(bed.clock.now)
     with stubs.Stub(component, Filled(timed)) as stub:
-        steps = bed.once(())
+        steps = bed.once(()).steps
     if not stub.calls:
         return (
             f"{component.name} is never called in this process; if something took its place, write "

@@ -253,14 +253,8 @@ def smallest(
     measured = bench(function, label, steps=steps or FIRST_STEPS, budget=budget / 4, setup=setup, clock=clock)
     if measured.status == "void":
         raise OptbookError(f"nothing to take apart: the measurement is void: {measured.error}")
-    bed = Bed(
-        Request(Workload(run, setup), function, measured, clock=clock),
-        1,
-        budget,
-        steps,
-        clock,
-        random.Random(0),
-    )
+    request = Request(Workload(run, setup), function, measured, clock=clock)
+    bed = Bed(request, steps, clock, random.Random(0))
     try:
         return _made(bed, found, measured, limit, budget, clock)
     finally:
@@ -286,7 +280,7 @@ def _made(
 ) -> Smallest:
     witness = Witness(clock, limit)
     with stubs.Stub(component, Filled(witness)) as stub:
-        steps = bed.once(())
+        steps = bed.once(()).steps
     name = component.name
     if not witness.calls:
         if witness.full:

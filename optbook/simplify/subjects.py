@@ -25,7 +25,8 @@ _ITERATED = ("generator", "async generator", "iterable")
 class Subject:
     """A component, and what is known of its real calls.
 
-    ``calls`` is their number per run or tracked step, ``cost`` what one takes. ``keeps_state`` says that a
+    ``calls`` is their number per run or tracked step, ``cost`` what one takes, ``share`` what all took of the
+    run in which they were timed; above 1 where several run at the same time. ``keeps_state`` says that a
     call changes something that later ones need, so that real and replayed calls can't be mixed.
     ``unrecorded`` calls were real while it was recorded, as enough others were under way.
     """
@@ -34,6 +35,7 @@ class Subject:
     replaying: Replaying
     calls: float
     cost: Cost
+    share: float
     holds_gil: bool
     keeps_state: bool
     unrecorded: int = 0
@@ -82,7 +84,7 @@ def study(bed: Bed, component: Component) -> Subject | str:
     probe = LockProbe(lambda: timed.running > 0)
     counts: list[int] = []
     with with_timer:
-        steps = bed.once((), probe, lambda: counts.append(with_timer.calls))
+        steps, seconds = bed.once((), probe, lambda: counts.append(with_timer.calls))
     calls = _per_step(counts, with_timer, steps)
     if not calls:
         return "; ".join(("it is never called", *with_timer.member.declared))
@@ -100,11 +102,13 @@ def study(bed: Bed, component: Component) -> Subject | str:
         problem = bed.works(stubbed)  # nothing was replayed so far
     if problem or recorded is None:
         return f"without it the workload raises {problem}"
+    cost = timed.cost or Cost(recorded, 0.0)
     return Subject(
         component=component,
         replaying=replaying,
         calls=calls,
-        cost=timed.cost or Cost(recorded, 0.0),
+        cost=cost,
+        share=calls * cost.seconds / seconds if seconds else 0.0,
         holds_gil=probe.holds_gil,
         keeps_state=_keeps_state(component, timed.returned_something),
         unrecorded=unrecorded,

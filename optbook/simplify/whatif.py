@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
 
 from optbook.benchmark.progress import Progress
 from optbook.simplify.bed import Bed, Stubbed, Variant
@@ -13,7 +13,7 @@ from optbook.simplify.subjects import Subject
 AGREE = 0.05
 """Two imitations that differ by no more are one answer; else the answer is the range."""
 ALLOWED = 0.02
-"""By how much an imitation may lie beyond what is possible before it is pulled back."""
+"""By how much a range may lie beyond what is possible: that is known from measurements too."""
 UNSURE = 0.02
 """How much of the uncertainty of what is saved counts for there being nothing to imitate."""
 
@@ -23,7 +23,6 @@ def curves(
     subjects: Sequence[Subject],
     free: Mapping[str, Estimate],
     speedups: Sequence[float],
-    real: float,
     budget: float,
     progress: Progress,
     done: float,
@@ -39,7 +38,6 @@ def curves(
         subjects: the components.
         free: what the system reaches without each.
         speedups: how many times as fast they are.
-        real: seconds of a run or step of the real system.
         budget: seconds for all rounds.
         progress: is told the seconds spent.
         done: seconds spent before.
@@ -48,7 +46,7 @@ def curves(
     variants: dict[Variant, Stubbed] = {}
     for subject in subjects:
         for speedup in speedups:
-            if is_decided(subject, free[subject.name], speedup, real):
+            if is_decided(subject, free[subject.name], speedup):
                 found[subject.name][speedup] = added(free[subject.name], speedup)
                 continue
             for number, imitation in enumerate(subject.imitations(1 / speedup)):
@@ -86,32 +84,31 @@ def possible(free: Estimate, speedup: float) -> tuple[float, float]:
     return min(1.0, line) if free.ratio < 1 else line, max(line, min(free.ratio, speedup))
 
 
-def is_decided(subject: Subject, free: Estimate, speedup: float, real: float) -> bool:
+def is_decided(subject: Subject, free: Estimate, speedup: float) -> bool:
     """Whether nothing has to be imitated: the possible is narrow, or freeing it saves all that it took."""
     least, most = possible(free, speedup)
     if most <= least * (1 + ALLOWED):
         return True
-    saved = real * (1 - 1 / free.ratio)
-    unsure = real * (1 / free.low - 1 / free.high) / 2
-    return abs(saved - subject.busy) <= ALLOWED * real + min(unsure, UNSURE * real)
+    saved = 1 - 1 / free.ratio
+    unsure = (1 / free.low - 1 / free.high) / 2
+    return abs(saved - subject.share) <= ALLOWED + min(unsure, UNSURE)
 
 
 def within(estimate: Estimate, free: Estimate, speedup: float) -> Estimate:
     """The estimate, pulled back to what is possible; its range, to what is with the range of ``free``."""
 
-    def inside(ratio: float, of_free: float) -> float:
+    def inside(ratio: float, of_free: float, allowed: float) -> float:
         least, most = possible(Estimate(of_free, of_free, of_free), speedup)
-        return min(most * (1 + ALLOWED), max(least * (1 - ALLOWED), ratio))
+        return min(most * (1 + allowed), max(least * (1 - allowed), ratio))
 
-    ratio = inside(estimate.ratio, free.ratio)
-    low, high = inside(estimate.low, free.low), inside(estimate.high, free.high)
+    ratio = inside(estimate.ratio, free.ratio, 0.0)
+    low, high = inside(estimate.low, free.low, ALLOWED), inside(estimate.high, free.high, ALLOWED)
     return Estimate(ratio, min(low, ratio), max(high, ratio))
 
 
 def agreed(answers: Sequence[Estimate]) -> Estimate:
     """One answer out of those of several imitations, the better one first; the range where they disagree."""
-    ratios = [answer.ratio for answer in answers]
-    low, high = min(answer.low for answer in answers), max(answer.high for answer in answers)
+    ratios, lows, highs = zip(*((a.ratio, a.low, a.high) for a in answers), strict=True)
     if max(ratios) <= min(ratios) * (1 + AGREE):
-        return Estimate(math.exp(sum(map(math.log, ratios)) / len(ratios)), low, high)
-    return Estimate(ratios[0], low, high, doubtful=True)
+        return Estimate(geometric_mean(ratios), geometric_mean(lows), geometric_mean(highs))
+    return Estimate(ratios[0], min(lows), max(highs), doubtful=True)

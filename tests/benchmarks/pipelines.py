@@ -33,7 +33,7 @@ KINDS: tuple[Kind, ...] = ("python", "numpy", "torch", "waiting")
 SPEEDUPS = (1.5, 2.0, 4.0, math.inf)
 DIVISIBLE = 12
 """A component's turns are multiples of this, so that all speed-ups leave whole ones."""
-BATCH, STEPS, WIDTH = 4, 24, 64
+BATCH, STEPS, WIDTH = 4, 12, 64
 BLOCK_ROWS, BLOCK_WIDTH = 32, 512
 VECTOR = np.linspace(0.0, 1.0, 8192)
 MATRIX = torch.full((128, 128), 1 / 128)
