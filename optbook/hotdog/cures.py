@@ -36,7 +36,7 @@ class Cure:
     """`changes`: fields of the recipe and their new values; `row`: of the method; `chapter`: where it is.
 
     `component` names the stage whose callable is replaced, as a ceiling names it; None where the cure is a
-    mere setting, whose gain no ceiling can predict.
+    mere setting, or where what changes is what the callable made; no ceiling can predict that gain.
     """
 
     name: str
@@ -59,21 +59,21 @@ CURES: tuple[Cure, ...] = (
     _cure("normalise with ready constants", "C2", "04", "recipe.normalise", normalise=normalise_together),
     _cure("draw targets together", "C1", "04", "recipe.targets", targets=draw_together),
     _cure("no anomaly detection", "C0", "04", anomaly_detection=False),
-    _cure("a network of patches", "C0", "04", network=PatchNet),
-    _cure("one call for the optimiser", "C3", "04", optimiser=fused_adamw),
+    _cure("patches first", "C0", "04", network=PatchNet),
+    _cure("fused optimiser", "C3", "04", optimiser=fused_adamw),
     # The smallest type, and nothing kept that is not needed.
     _cure("float32", "M1", "06", dtype=torch.float32),
     _cure("bfloat16 where it is fast", "M1", "06", autocast=torch.bfloat16 if fast_bfloat16() else None),
-    _cure("remember the number only", "M4", "06", remember=remember_detached),
+    _cure("remember only numbers", "M4", "06", "recipe.remember", remember=remember_detached),
     _cure("batches in ready buffers", "M3", "06", "recipe.collate", collate=collate_into_buffers),
     # Nobody waits.
-    _cure("steps without waiting", "K3", "05", step=step_without_waiting),
+    _cure("steps that don't wait", "K3", "05", "recipe.step", step=step_without_waiting),
     _cure("log in the background", "K3", "05", "recipe.log", log=log_in_background),
     _cure("checkpoints in the background", "K3", "05", "recipe.checkpoint", checkpoint=save_in_background),
     _cure("batches prepared ahead", "K1", "05", make_loader=ahead_loader),
     # Counting.
-    _cure("find in many pictures at once", "C1", "04", inference_batch_size=32),
-    _cure("no gradients when counting", "C0", "04", inference_mode=True),
-    _cure("find hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
+    _cure("find in batches", "C1", "04", inference_batch_size=32),
+    _cure("no gradients for finding", "C0", "04", inference_mode=True),
+    _cure("hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
     _cure("suppress together", "C1", "04", "recipe.suppress", suppress=suppress_together),
 )

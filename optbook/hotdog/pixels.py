@@ -68,7 +68,7 @@ def resize_through_bytes(image: Floats, boxes: Floats, size: int) -> tuple[Float
 
 @for_a_batch
 def resize_floats(images: Images, boxes: Sequence[Floats], size: int) -> tuple[Images, Sequence[Floats]]:
-    """Stretch to (size, size, 3) without making bytes of floats; nothing is done where the size fits already."""
+    """Stretch to (size, size, 3) without making bytes of floats; where the size fits, nothing is done."""
     shapes = [image.shape[:2] for image in images]
     if any(shape != (size, size) for shape in shapes):
         groups = [images] if one_size(images) else [[image] for image in images]
