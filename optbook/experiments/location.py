@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from optbook.experiments.columns import clean
 from optbook.experiments.errors import LogError
+from optbook.experiments.imports import import_whole
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -129,6 +130,7 @@ def parse_place(place: str) -> tuple[Path | None, sa.URL, str]:
     LogError
         It is neither a path nor a URL of a database whose driver is installed.
     """
+    import_whole("sqlalchemy")
     import sqlalchemy as sa
 
     if not place.strip():
