@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from traitlets import Bool, Float, Int, TraitError, Unicode, validate
 from traitlets.config import SingletonConfigurable
 
@@ -16,13 +18,17 @@ class OptBook(SingletonConfigurable):
     ).tag(config=True)
     progress_bar = Bool(True, help="Show a progress bar while a long cell is measured.").tag(config=True)
     store_source = Bool(True, help="Store the source of a measured cell in the log.").tag(config=True)
+    check_seconds = Float(20.0, help="Seconds that your code may run while %check judges it.").tag(
+        config=True
+    )
     participant = Unicode("", help="A nickname, recorded with every experiment.").tag(config=True)
 
-    @validate("budget")
-    def _positive_and_finite(self, proposal: dict[str, float]) -> float:
-        value = proposal["value"]
+    @validate("budget", "check_seconds")
+    def _positive_and_finite(self, proposal: dict[str, Any]) -> float:
+        value: float = proposal["value"]
         if not 0 < value <= 86_400:
-            raise TraitError(f"OptBook.budget is {value!r}: give seconds between 0 and 86400, such as 5")
+            name = proposal["trait"].name
+            raise TraitError(f"OptBook.{name} is {value!r}: give seconds between 0 and 86400, such as 5")
         return value
 
     @validate("max_runs")

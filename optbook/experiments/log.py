@@ -14,6 +14,7 @@ from optbook.experiments.errors import AlreadyLoggedError, LogError
 from optbook.experiments.location import Location, locate
 from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
+from optbook.experiments.solved import Solved
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,7 @@ class Log:
         self._stores: dict[str, Store] = {}
         self._pending: list[Experiment] = []
         self._profiles: list[StoredProfile] = []
+        self._solved: list[Solved] = []
         self._at_exit = False
 
     def _own(self) -> AbstractContextManager[object]:
@@ -102,6 +104,9 @@ class Log:
             while self._profiles:
                 self.store.keep(self._profiles[0])
                 del self._profiles[0]
+            while self._solved:
+                self.store.solve(self._solved[0])
+                del self._solved[0]
 
     def keep(self, profile: StoredProfile) -> None:
         """Store a profile with its experiment; if that is not possible now, it waits as experiments do."""
@@ -123,6 +128,27 @@ class Log:
         waiting = [p for p in self._profiles if label in (None, p.label)]
         return [*self.store.profiles(label), *waiting]
 
+    def solve(self, solved: Solved) -> str:
+        """Store that an exercise was solved. Returns "" or one line about what went wrong; it waits then."""
+        with self._own():
+            self._solved.append(solved)
+            try:
+                self.deliver()
+            except LogError as error:
+                self._deliver_later()
+                return f"That it is solved is not in the log yet, it will be stored later: {error}"
+        return ""
+
+    def solved(self) -> list[Solved]:
+        """What was solved, oldest first, what waits included.
+
+        Raises
+        ------
+        LogError
+            The store cannot be read.
+        """
+        return [*self.store.solved(), *self._solved]
+
     def _deliver_later(self) -> None:
         if not self._at_exit:
             self._at_exit = True
@@ -134,8 +160,8 @@ class Log:
         try:
             self.deliver()
         except LogError as error:
-            lost = len(self._pending) + len(self._profiles)
-            what = "1 experiment or profile is" if lost == 1 else f"{lost} experiments and profiles are"
+            lost = len(self._pending) + len(self._profiles) + len(self._solved)
+            what = "1 experiment, profile or exercise is" if lost == 1 else f"{lost} experiments, profiles and exercises are"
             print(f"optbook: {what} lost: {error}", file=sys.stderr)
 
     def frame(self, hidden: bool = False) -> pd.DataFrame:
@@ -225,6 +251,28 @@ def profiles(label: str | None = None) -> list[StoredProfile]:
         The log cannot be read.
     """
     return _SESSION.profiles(label)
+
+
+def record_solved(solved: Solved) -> str:
+    """Store that an exercise was solved; "" or one line about what went wrong (it is stored later then)."""
+    return _SESSION.solve(solved)
+
+
+def solved() -> pd.DataFrame:
+    """Who solved which exercise: columns `participant`, `exercise`, `solved` (when first, UTC); oldest first.
+
+    Raises
+    ------
+    LogError
+        The log cannot be read.
+    """
+    import pandas as pd
+
+    rows = [(each.participant, each.exercise, each.created) for each in _SESSION.solved()]
+    frame = pd.DataFrame(rows, columns=["participant", "exercise", "solved"])
+    frame["solved"] = pd.to_datetime(frame["solved"], utc=True)
+    frame = frame.sort_values("solved", kind="stable")
+    return frame.drop_duplicates(["participant", "exercise"], ignore_index=True)
 
 
 def column_docs() -> dict[str, str]:

@@ -22,7 +22,7 @@ columns may be empty, so what is missing is added on opening, and an older optbo
 
 
 class Tables:
-    """The five tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
+    """The six tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
 
     def __init__(self) -> None:
         import sqlalchemy as sa
@@ -73,6 +73,14 @@ class Tables:
             seq(),
             sa.Column("id", sa.Text, nullable=False, index=True),
             *(sa.Column(name, sa.Text) for name in ("label", "kind", "created", "text", "table")),
+            sqlite_autoincrement=True,
+        )
+        self.solved = sa.Table(
+            "exercises_solved",
+            table,
+            seq(),
+            unique_id(),
+            *(sa.Column(name, sa.Text) for name in ("created", "exercise", "participant")),
             sqlite_autoincrement=True,
         )
         self.meta = sa.Table(

@@ -15,6 +15,7 @@ from optbook.experiments.errors import AlreadyLoggedError, LogError
 from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
 from optbook.experiments.schema import columns_of, tables
+from optbook.experiments.solved import Solved
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,6 +212,31 @@ class Store:
             rows = _fetch(connection, query)
         return [_profile([value if isinstance(value, str) else "" for value in row]) for row in rows]
 
+    def solve(self, solved: Solved) -> None:
+        """Write that an exercise was solved."""
+        import sqlalchemy as sa
+
+        texts = {name: clean(getattr(solved, name)) for name in ("id", "exercise", "participant")}
+        created = solved.created.isoformat(timespec="microseconds")
+        with self._database.connect(write=True) as connection:
+            connection.execute(sa.insert(tables().solved), {"created": created, **texts})
+
+    def solved(self) -> list[Solved]:
+        """What was solved, oldest first; an exercise may be there several times."""
+        import sqlalchemy as sa
+
+        table = tables().solved
+        if not self._database.exists():
+            return []
+        names = ("id", "created", "exercise", "participant")
+        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        with self._database.connect() as connection:
+            if not sa.inspect(connection).has_table(table.name):
+                return []
+            rows = _fetch(connection, query)
+        texts = [[value if isinstance(value, str) else "" for value in row] for row in rows]
+        return [Solved(id, _moment(created), exercise, who) for id, created, exercise, who in texts]
+
     def revision(self) -> int:
         """A number that grows with every experiment, note and flag that anyone adds; cheap."""
         import sqlalchemy as sa
@@ -274,11 +300,14 @@ def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, b
 
 def _profile(row: Sequence[str]) -> StoredProfile:
     id, label, kind, created, text, table = row
+    return StoredProfile(id, label, kind, _moment(created), text, table)
+
+
+def _moment(created: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(created)
+        return datetime.fromisoformat(created)
     except ValueError:
-        moment = _EPOCH
-    return StoredProfile(id, label, kind, moment, text, table)
+        return _EPOCH
 
 
 def _experiment(row: Sequence[Any]) -> Experiment:

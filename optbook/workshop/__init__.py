@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from optbook.workshop.exercises import Verdict
 
 
@@ -14,3 +16,10 @@ def check(name: str, namespace: Mapping[str, Any] | None = None) -> Verdict:
     from optbook.workshop import exercises
 
     return exercises.check(name, namespace)
+
+
+def solved() -> pd.DataFrame:
+    """Who solved which exercise, and when first; see `optbook.experiments.log.solved`."""
+    from optbook.experiments import log
+
+    return log.solved()

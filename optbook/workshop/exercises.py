@@ -1,15 +1,38 @@
-"""Exercises that check themselves: ``%check name``."""
+"""Exercises that check themselves: ``%check name``.
+
+A chapter's exercises are the tuple ``EXERCISES`` of its module. There are three kinds::
+
+    choice("04_share", "largest", "b", {"a": "no, since …", "b": "right: …"}, "why b")
+    fill_in(  # see optbook.workshop.fill_in, where `open_ended` is as well
+        "04_together",
+        "all_at_once",
+        solution="def all_at_once(boxes, grid): …",
+        inputs=lambda rng: (rng.uniform(0, 60, (6, 4)), 32),
+        reference="optbook.hotdog.targets:draw_cell_by_cell",
+    )
+    Exercise("04_mine", solution="mine = 3", judge=judge_mine)
+
+``judge`` takes the reader's variables and returns a `Verdict`; of an exercise left empty it says "set …".
+`check` sets it a time limit, measures the gain, and records in the log that the exercise was solved.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
-from optbook.errors import OptionError
+from optbook import settings as configuration
+from optbook.benchmark.clock import Clock
+from optbook.errors import OptbookError, OptionError
+from optbook.experiments.log import record_solved, solved
+from optbook.experiments.solved import Solved
 from optbook.workshop.chapters import CHAPTERS
+from optbook.workshop.limit import TooLong, limited, raised
+
+__all__ = ["Exercise", "Solution", "Verdict", "check", "choice", "exercises", "find", "solution", "solved"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +58,15 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Exercise:
-    """``judge`` looks at the reader's variables; ``solution`` is code that solves it in its cell."""
+    """``judge`` looks at the reader's variables; ``solution`` is code that solves it in its cell.
+
+    ``gain`` measures what a right solution brings, and says it in a sentence.
+    """
 
     name: str
     solution: str
     judge: Callable[[Mapping[str, Any]], Verdict]
+    gain: Callable[[Mapping[str, Any], Clock | None], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +122,11 @@ def find(name: str) -> Exercise:
     return known[name]
 
 
-def check(name: str, namespace: Mapping[str, Any] | None = None) -> Verdict:
+def check(name: str, namespace: Mapping[str, Any] | None = None, clock: Clock | None = None) -> Verdict:
     """Judge an exercise by the reader's variables (those of ``__main__`` if no ``namespace`` is given).
+
+    The reader's code may run for `OptBook.check_seconds`. The result decides; what it gains, on ``clock``,
+    is said as advice. That it was solved is recorded in the log.
 
     Raises:
         OptionError: there is no such exercise.
@@ -105,7 +135,28 @@ def check(name: str, namespace: Mapping[str, Any] | None = None) -> Verdict:
         import __main__
 
         namespace = vars(__main__)
-    return find(name).judge(namespace)
+    exercise = find(name)
+    verdict = _within_limit(lambda: exercise.judge(namespace))
+    if not verdict.solved:
+        return verdict
+    advice = [verdict.advice]
+    if exercise.gain is not None:
+        measure = exercise.gain
+        advice.append(_within_limit(lambda: Verdict(True, measure(namespace, clock))).message)
+    advice.append(record_solved(Solved.now(name, configuration.settings().participant)))
+    return replace(verdict, advice=" ".join(filter(None, advice)))
+
+
+def _within_limit(judge: Callable[[], Verdict]) -> Verdict:
+    try:
+        return limited(judge, configuration.settings().check_seconds)
+    except TooLong as late:
+        goes_on = ", and still runs: restart the kernel to end it" if late.still_running else ""
+        return Verdict(False, f"{late}{goes_on} (%config OptBook.check_seconds sets the limit)")
+    except OptbookError:
+        raise
+    except Exception as error:  # the reader's objects may raise wherever they are touched
+        return Verdict(False, f"judging it {raised(error)}")
 
 
 def solution(name: str) -> Solution:
