@@ -92,7 +92,7 @@ def test_a_right_result_passes() -> None:
         (lambda values: iter(values * values), "fast returned something else"),
         (lambda: 1, "raised TypeError"),
         (lambda values: sys.exit("bye"), "raised SystemExit: bye"),
-        (lambda values: dict(one="<b>").pop("<b>"), "raised KeyError: '<b>'"),
+        (lambda values: {"one": "<b>"}.pop("<b>"), "raised KeyError: '<b>'"),
     ],
 )
 def test_what_is_wrong_is_said(fast: object, message: str) -> None:

@@ -106,6 +106,15 @@ def test_a_check_says_that_it_took_too_long(monkeypatch: pytest.MonkeyPatch) -> 
     stop.set()
 
 
+def test_a_gain_that_takes_too_long_to_measure_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings().check_seconds = 0.02
+    task = Exercise("99_slow", "", lambda _: Verdict(True, "right"), lambda *_: judged_forever().message)
+    monkeypatch.setattr(exercises, "exercises", lambda: {"99_slow": task})
+    verdict = exercises.check("99_slow", {})
+    assert verdict.solved
+    assert verdict.advice.startswith("Its speed could not be measured: it took longer than 0.02 s")
+
+
 def test_objects_that_raise_while_judged_are_a_verdict_and_our_own_errors_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

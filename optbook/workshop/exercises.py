@@ -142,7 +142,9 @@ def check(name: str, namespace: Mapping[str, Any] | None = None, clock: Clock | 
     advice = [verdict.advice]
     if exercise.gain is not None:
         measure = exercise.gain
-        advice.append(_within_limit(lambda: Verdict(True, measure(namespace, clock))).message)
+        gained = _within_limit(lambda: Verdict(True, measure(namespace, clock)))
+        too_long = "" if gained.solved else "Its speed could not be measured: "
+        advice.append(too_long + gained.message)
     advice.append(record_solved(Solved.now(name, configuration.settings().participant)))
     return replace(verdict, advice=" ".join(filter(None, advice)))
 
