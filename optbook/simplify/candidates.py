@@ -57,38 +57,51 @@ def candidates(
     taken_apart: list[str] = []
     parts: dict[Key, _Node] = {}
     resolved: dict[Key, Component] = {}
+    refused: set[Key] = set()
 
-    def add(children: Mapping[Key, _Node]) -> None:
-        for key, node in children.items():
-            if node.seconds < LEAST_SHARE * root.seconds:
+    def below(node: _Node) -> Iterable[tuple[Key, _Node]]:
+        """The components next below a node; what can't be one gives way to what is below it."""
+        for key, child in node.children.items():
+            if child.seconds < LEAST_SHARE * root.seconds:
                 continue
-            try:
-                resolved[key] = find_component(samples, key)
-            except OptionError as error:
-                left_out[_written(samples, key)] = str(error)
-                add(node.children)
-                continue
+            if key not in resolved and key not in refused:
+                try:
+                    resolved[key] = find_component(samples, key)
+                except OptionError as error:
+                    refused.add(key)
+                    left_out[_written(samples, key)] = str(error)
+            if key in refused:
+                yield from below(child)
+            else:
+                yield key, child
+
+    def add(node: _Node) -> None:
+        for key, child in below(node):
             known = parts.setdefault(key, _Node())
-            known.seconds += node.seconds
-            known.children |= node.children
+            known.seconds += child.seconds
+            known.children |= child.children
+
+    def is_dividable(node: _Node) -> bool:
+        return sum(child.seconds for _, child in below(node)) >= max(COVERED * node.seconds, 1e-9)
 
     if within is None:
-        add(root.children)
+        add(root)
     for component in within or ():
         taken_apart.append(component.name)
         for node in _nodes(root, samples, component):
-            add(node.children)
+            add(node)
     while len(parts) < ENOUGH:
-        dividable = {key: node for key, node in parts.items() if _is_dividable(node, root.seconds)}
+        dividable = {key: node for key, node in parts.items() if is_dividable(node)}
         if not dividable:
             break
         largest = max(dividable, key=lambda key: dividable[key].seconds)
         taken_apart.append(resolved[largest].name)
-        add(parts.pop(largest).children)
+        add(parts.pop(largest))
     ordered = sorted(parts, key=lambda key: -parts[key].seconds)
-    for key in ordered[MOST:]:
-        left_out[resolved[key].name] = f"only the {MOST} largest are looked at; name it to see it"
-    return Found(tuple(resolved[key] for key in ordered[:MOST]), left_out, tuple(taken_apart))
+    components = [resolved[key] for key in ordered]
+    for component in components[MOST:]:
+        left_out[component.name] = f"only the {MOST} largest are looked at; name it to see it"
+    return Found(tuple(components[:MOST]), left_out, tuple(taken_apart))
 
 
 def _nodes(node: _Node, samples: Samples, component: Component) -> Iterable[_Node]:
@@ -99,11 +112,6 @@ def _nodes(node: _Node, samples: Samples, component: Component) -> Iterable[_Nod
             yield child
         else:
             yield from _nodes(child, samples, component)
-
-
-def _is_dividable(node: _Node, total: float) -> bool:
-    large = sum(child.seconds for child in node.children.values() if child.seconds >= LEAST_SHARE * total)
-    return large >= COVERED * node.seconds
 
 
 def _tree(samples: Samples, own: set[int], opened: set[int]) -> _Node:

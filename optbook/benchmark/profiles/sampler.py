@@ -27,6 +27,8 @@ from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
+from optbook.benchmark.profiles.awaiting import waiting_tasks
+
 SIGNAL_SECONDS, THREAD_SECONDS = 1e-3, 2e-3
 SWITCH_SECONDS = 1e-4
 """For how long a thread may keep Python's lock once the sampler asks for it. With the usual 5 ms the sampler
@@ -81,23 +83,40 @@ class Samples:
     ) -> Key | None:
         """Add ``seconds`` to the stack that ends in ``frame`` and starts below ``root``, and return its key.
 
-        ``busy`` is the share of a core that the thread used. None if it was not inside the workload.
+        ``busy`` is the share of a core that the thread used. None if it was not inside the workload. Where
+        the tasks of an event loop wait, the seconds are divided among them, and no key is returned.
         """
+        idle = waiting_tasks(frame)
+        waits = idle is not None or (busy is not None and busy < BUSY_SHARE)
+        chain = self._chain(frame if idle is None else idle[0], root)
+        if chain is None and thread == "":
+            return None  # between two runs
+        stacks = self.threads.setdefault(thread, Stacks())
+        stacks.looks += 1
+        if idle is None:
+            key = (chain or (), frame.f_lasti, waits)
+            stacks.seconds[key] = stacks.seconds.get(key, 0.0) + seconds
+            return key
+        for frames in idle[1]:
+            below = tuple(self._known(each) for each in frames)
+            key = ((chain or ()) + below, frames[-1].f_lasti, waits)
+            stacks.seconds[key] = stacks.seconds.get(key, 0.0) + seconds / len(idle[1])
+        return None
+
+    def _chain(self, frame: FrameType, root: CodeType | None) -> tuple[int, ...] | None:
+        """From below ``root`` to ``frame``; None if that is not below it."""
         chain: list[int] = []
         inner: FrameType | None = frame
         while inner is not None and inner.f_code is not root:
-            code = inner.f_code
-            chain.append(id(code))
-            if id(code) not in self.codes:
-                self.codes[id(code)], self.namespaces[id(code)] = code, inner.f_globals
+            chain.append(self._known(inner))
             inner = inner.f_back
-        if inner is None and root is not None and thread == "":
-            return None  # between two runs
-        key = (tuple(reversed(chain)), frame.f_lasti, busy is not None and busy < BUSY_SHARE)
-        stacks = self.threads.setdefault(thread, Stacks())
-        stacks.seconds[key] = stacks.seconds.get(key, 0.0) + seconds
-        stacks.looks += 1
-        return key
+        return None if inner is None and root is not None else tuple(reversed(chain))
+
+    def _known(self, frame: FrameType) -> int:
+        code = frame.f_code
+        if id(code) not in self.codes:
+            self.codes[id(code)], self.namespaces[id(code)] = code, frame.f_globals
+        return id(code)
 
 
 class Sampler:
