@@ -39,10 +39,10 @@ class Changes:
     """What is to be done to the pictures of a batch, drawn as `augment_step_by_step` draws it."""
 
     matrices: Floats  # (B, 2, 2): flip, then turn, then scale; x before y
-    brightness: Tensor  # this and the next three (B, 1, 1, 1)
+    brightness: Tensor  # this and the next two (B, 1, 1, 1)
     contrast: Tensor
     saturation: Tensor
-    noise: Tensor
+    noise: Floats  # (B,): its standard deviation
     noise_from: Floats  # (B,): where in the supply of noise to start, 0…1
 
 
@@ -78,10 +78,12 @@ def draw_changes(rngs: Sequence[np.random.Generator]) -> Changes:
     scale = between(SCALES, draws[:, 2])
     matrices = turn * scale[:, None, None]
     matrices[:, :, 0] *= np.where(draws[:, 0] < 0.5, -1, 1)[:, None]
-    ranges = (BRIGHTNESSES, CONTRASTS, SATURATIONS, (0.0, MOST_NOISE))
-    strengths = np.stack([between(each, column) for each, column in zip(ranges, draws.T[3:7], strict=True)])
-    columns = torch.from_numpy(strengths).float().view(4, -1, 1, 1, 1)
-    return Changes(matrices, *columns, noise_from=draws[:, 7])
+    ranges = zip((BRIGHTNESSES, CONTRASTS, SATURATIONS), draws.T[3:6], strict=True)
+    brightness, contrast, saturation = (
+        torch.from_numpy(between(ends, share)).float().view(-1, 1, 1, 1) for ends, share in ranges
+    )
+    noise = MOST_NOISE * draws[:, 6]
+    return Changes(matrices, brightness, contrast, saturation, noise, noise_from=draws[:, 7])
 
 
 def between(ends: tuple[float, float], share: Floats) -> Floats:
@@ -140,10 +142,10 @@ def add_noise_together(batch: Tensor, changes: Changes) -> None:
     """Add Gaussian noise to each picture in place: a piece of the supply, another one each time."""
     supply = noise_supply(max(NOISE_SUPPLY, 4 * batch[0].numel()))
     room = len(supply) - batch[0].numel()
-    for picture, strength, start in zip(batch, changes.noise.flatten(), changes.noise_from, strict=True):
+    for picture, strength, start in zip(batch, changes.noise, changes.noise_from, strict=True):
         first = int(start * room)
         noise = supply[first : first + picture.numel()].view_as(picture)
-        picture.add_(noise * strength)
+        picture.add_(noise, alpha=strength)
     batch.clamp_(0, 1)
 
 

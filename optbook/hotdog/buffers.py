@@ -32,7 +32,8 @@ class Buffers:
         """
         if get_worker_info() is not None:
             # Nobody here can see when the training process lets go of it: shared, but new each time.
-            return torch.empty(size, dtype=torch.uint8).share_memory_()
+            shared: Tensor = torch.empty(size, dtype=torch.uint8).share_memory_()  # type: ignore[no-untyped-call]
+            return shared
         if size > self._size:
             self._size = size
             self._spare = []

@@ -157,18 +157,20 @@ def collate_into_buffers(
     which the training process sees without another copy.
     """
     buffers = buffers or Buffers()
-    shapes = [torch.as_tensor(part).shape for part in _parts(samples[0])]
-    sizes = [len(samples) * shape.numel() * dtype.itemsize for shape in shapes]
-    block = buffers.take(sum(sizes))
-    tensors = [
-        piece.view(dtype).view(len(samples), *shape)
-        for piece, shape in zip(block.split(sizes), shapes, strict=True)
+    parts = [
+        [_as_tensor(part) for part in same]
+        for same in zip(*((sample.image, *sample.targets) for sample in samples), strict=True)
     ]
-    for i, sample in enumerate(samples):
-        for tensor, part in zip(tensors, _parts(sample), strict=True):
-            tensor[i].copy_(torch.as_tensor(part))
-    return Batch(*tensors)
+    sizes = [len(samples) * some[0].numel() * dtype.itemsize for some in parts]
+    pieces = torch.split(buffers.take(sum(sizes)), sizes)
+    return Batch(*(_stacked(some, piece.view(dtype)) for some, piece in zip(parts, pieces, strict=True)))
 
 
-def _parts(sample: Sample) -> tuple[Any, ...]:
-    return (sample.image, *sample.targets)
+def _stacked(parts: Sequence[Tensor], into: Tensor) -> Tensor:
+    """Tensors of one shape, side by side in this memory."""
+    return torch.stack(list(parts), out=into.view(len(parts), *parts[0].shape))
+
+
+def _as_tensor(part: Floats | Tensor) -> Tensor:
+    """The same numbers as a tensor; copied only where torch can't use the array's memory as it is."""
+    return part if isinstance(part, Tensor) else torch.from_numpy(np.require(part, requirements=("C", "W")))

@@ -68,12 +68,7 @@ class AheadLoader:
     def __init__(self, loader: DataLoader[Batch], ahead: int) -> None:
         self.loader = loader
         self.ahead = ahead
-
-    @property
-    def dataset(self) -> HotdogDataset:
-        data = self.loader.dataset
-        assert isinstance(data, HotdogDataset)
-        return data
+        self.dataset = loader.dataset
 
     def __len__(self) -> int:
         return len(self.loader)
@@ -84,11 +79,12 @@ class AheadLoader:
         The thread ends with the loop, however that ends: at the last batch, by `break`, or by an error.
         """
         ready: queue.Queue[Batch | _Over] = queue.Queue(maxsize=self.ahead)
-        left = threading.Event()
-        thread = threading.Thread(
-            target=_prepare, args=(self.loader, ready, left), name="loader", daemon=True
-        )
+        started, left = threading.Event(), threading.Event()
+        parts = (self.loader, ready, started, left)
+        thread = threading.Thread(target=_prepare, args=parts, name="ahead_loader", daemon=True)
         thread.start()
+        started.wait()
+        torch.set_num_threads(torch.get_num_threads())  # here, and in threads to come, as before
         try:
             while not isinstance(batch := ready.get(), _Over):
                 yield batch
@@ -109,7 +105,15 @@ class _Over:
         self.error = error
 
 
-def _prepare(loader: DataLoader[Batch], ready: queue.Queue[Batch | _Over], left: threading.Event) -> None:
+def _prepare(
+    loader: DataLoader[Batch],
+    ready: queue.Queue[Batch | _Over],
+    started: threading.Event,
+    left: threading.Event,
+) -> None:
+    # Two threads that each compute on all cores would be in each other's way: this one takes one core.
+    torch.set_num_threads(1)
+    started.set()
     try:
         for batch in loader:
             ready.put(batch)

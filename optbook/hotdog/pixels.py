@@ -98,7 +98,7 @@ def normalise(image: Floats) -> Floats:
 def normalise_together(images: Images) -> Tensor:
     """Images of one size, (S, S, 3), to (B, 3, S, S) of float32: one multiplication and one addition each."""
     factor, summand = _factor_and_summand()
-    return torch.addcmul(summand, as_batch(images).permute(0, 3, 1, 2), factor)
+    return torch.mul(as_batch(images).permute(0, 3, 1, 2), factor).add_(summand)
 
 
 @cache

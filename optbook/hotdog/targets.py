@@ -82,29 +82,27 @@ def draw_with_arrays(boxes: NDArray[np.floating], grid: int) -> Targets:
 
 @for_a_batch
 def draw_together(boxes: Sequence[NDArray[np.floating]], grid: int) -> list[Targets]:
-    """The same for all pictures of a batch, in float32.
+    """The same for all pictures of a batch, in float32; distances are worked out only where they count.
 
     Pictures have different numbers of boxes: the list is filled up to (B, most, 4) with boxes so far away
     that they are hot nowhere.
     """
-    most = max(1, *(len(some) for some in boxes))
+    most = max(1, *map(len, boxes))
     filled = np.full((len(boxes), most, 4), FAR_AWAY, dtype=np.float32)
     for row, some in zip(filled, boxes, strict=True):
         row[: len(some)] = some
     heats = _heats(filled, grid)  # (B, most, G, G)
-    heat = heats.max(axis=1)
-    close = (heat > CLOSE_ENOUGH).astype(np.float32)
-    hottest = heats.argmax(axis=1).reshape(len(boxes), -1, 1)
-    of_cells = np.take_along_axis(filled, hottest, axis=1).reshape(len(boxes), grid, grid, 4)
-    left, top, width, height = np.moveaxis(of_cells, -1, 0)
-    middles = (np.arange(grid, dtype=np.float32) + 0.5) * STRIDE
-    sides = np.empty((len(boxes), 4, grid, grid), dtype=np.float32)
-    sides[:, 0] = middles - left
-    sides[:, 1] = middles[:, None] - top
-    sides[:, 2] = left + width - middles
-    sides[:, 3] = top + height - middles[:, None]
-    sides *= close[:, None]
-    return [Targets(*maps) for maps in zip(heat[:, None], sides, close[:, None], strict=True)]
+    heat = heats.max(axis=1, keepdims=True)
+    close = heat > CLOSE_ENOUGH
+
+    picture, _, y, x = np.nonzero(close)
+    hottest = heats[picture, :, y, x].argmax(axis=1)
+    left, top, width, height = filled[picture, hottest].T
+    middle_x, middle_y = (x + 0.5) * STRIDE, (y + 0.5) * STRIDE
+    sides = np.zeros((len(boxes), 4, grid, grid), dtype=np.float32)
+    distances = [middle_x - left, middle_y - top, left + width - middle_x, top + height - middle_y]
+    sides[picture, :, y, x] = np.stack(distances, axis=1)
+    return [Targets(*maps) for maps in zip(heat, sides, close.astype(np.float32), strict=True)]
 
 
 def _heats(boxes: NDArray[np.floating], grid: int) -> NDArray[np.floating]:
