@@ -22,7 +22,7 @@ columns may be empty, so what is missing is added on opening, and an older optbo
 
 
 class Tables:
-    """The six tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
+    """The seven tables. `experiments` is as wide as the record; `seq` is the order of arrival."""
 
     def __init__(self) -> None:
         import sqlalchemy as sa
@@ -81,6 +81,15 @@ class Tables:
             seq(),
             unique_id(),
             *(sa.Column(name, sa.Text) for name in ("created", "exercise", "participant")),
+            sqlite_autoincrement=True,
+        )
+        self.goals = sa.Table(
+            "throughput_goals",
+            table,
+            seq(),
+            unique_id(),
+            *(sa.Column(name, sa.Text) for name in ("created", "unit", "because", "currency")),
+            *(sa.Column(name, sa.Double) for name in ("target", "price", "training")),
             sqlite_autoincrement=True,
         )
         self.meta = sa.Table(

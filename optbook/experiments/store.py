@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from optbook.experiments import sqlite
 from optbook.experiments.columns import clean, default, from_database, kinds, to_database
 from optbook.experiments.database import Database
 from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.goal import Goal
 from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
 from optbook.experiments.schema import columns_of, tables
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_GOAL_TEXTS = ("id", "created", "unit", "because", "currency")
+_GOAL_NUMBERS = ("target", "price", "training")
 
 
 class Store:
@@ -237,6 +241,31 @@ class Store:
         texts = [[value if isinstance(value, str) else "" for value in row] for row in rows]
         return [Solved(id, _moment(created), exercise, who) for id, created, exercise, who in texts]
 
+    def aim(self, goal: Goal) -> None:
+        """Write a goal."""
+        import sqlalchemy as sa
+
+        values = {name: getattr(goal, name) for name in (*_GOAL_TEXTS, *_GOAL_NUMBERS)}
+        values["created"] = goal.created.isoformat(timespec="microseconds")
+        row = {name: clean(value) if isinstance(value, str) else value for name, value in values.items()}
+        with self._database.connect(write=True) as connection:
+            connection.execute(sa.insert(tables().goals), row)
+
+    def goals(self) -> list[Goal]:
+        """The goals, in the order in which they arrived; what can't be read is left out."""
+        import sqlalchemy as sa
+
+        table = tables().goals
+        if not self._database.exists():
+            return []
+        names = (*_GOAL_TEXTS, *_GOAL_NUMBERS)
+        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        with self._database.connect() as connection:
+            if not sa.inspect(connection).has_table(table.name):
+                return []
+            rows = _fetch(connection, query)
+        return [goal for row in rows if (goal := _goal(dict(zip(names, row, strict=True))))]
+
     def revision(self) -> int:
         """A number that grows with every experiment, note and flag that anyone adds; cheap."""
         import sqlalchemy as sa
@@ -301,6 +330,15 @@ def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, b
 def _profile(row: Sequence[str]) -> StoredProfile:
     id, label, kind, created, text, table = row
     return StoredProfile(id, label, kind, _moment(created), text, table)
+
+
+def _goal(row: dict[str, Any]) -> Goal | None:
+    texts = {name: row[name] if isinstance(row[name], str) else "" for name in _GOAL_TEXTS}
+    numbers = {name: row[name] if isinstance(row[name], float) else None for name in _GOAL_NUMBERS}
+    if not texts["unit"] or numbers["target"] is None or not 0 < numbers["target"] < math.inf:
+        return None
+    values: dict[str, Any] = {**texts, **numbers, "created": _moment(texts["created"])}
+    return Goal(**values)
 
 
 def _moment(created: str) -> datetime:
