@@ -69,6 +69,39 @@ def doctor_command() -> None:
         raise SystemExit(1)
 
 
+@main.command("guard")
+@click.argument("script", metavar="SCRIPT[::FUNCTION]")
+@click.option("--against", required=True, metavar="REV", help="The revision to compare with, such as main.")
+@click.option(
+    "--tolerate",
+    type=click.FloatRange(0, 100, max_open=True),
+    default=0.0,
+    metavar="PERCENT",
+    help="A loss of throughput that does not count [default: none].",
+)
+@click.option("--budget", type=click.FloatRange(0, min_open=True), help="Seconds for all samples.")
+@click.option("--pairs", type=click.IntRange(8), help="Pairs of fresh interpreters [default: 10].")
+def guard_command(
+    script: str, against: str, tolerate: float, budget: float | None, pairs: int | None
+) -> None:
+    """Fail if the working tree is slower than another revision.
+
+    SCRIPT is run as it is here and as it is in REV, in turn, in fresh interpreters. Of a script that tracks
+    its steps (optbook.track) a step is timed, else a whole run; with ::FUNCTION, calls of that function.
+    Exits with 1 if throughput fell, with 2 if that could not be found out.
+    """
+    from optbook.optimize.guard import guard
+
+    try:
+        found = guard(script, against, tolerated=tolerate / 100, budget=budget, pairs=pairs)
+    except OptbookError as error:
+        click.echo(f"Error: {error}", err=True)
+        raise SystemExit(2) from error
+    click.echo(str(found))
+    if found.fell:
+        raise SystemExit(1)
+
+
 @main.command("bench")
 @click.argument("name", required=False)
 def bench_command(name: str | None) -> None:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -27,8 +28,11 @@ from optbook.benchmark.progress import Progress
 from optbook.errors import OptbookError, OptionError
 from optbook.optimize.compare import ALPHA, FEWEST_PAIRS, Comparison, comparison
 
-PROCESS_PAIRS = 10
+PROCESS_PAIRS, WARM_UPS = 10, 3
 MOST_SAMPLES = 50
+
+
+Check = Callable[[Sequence[str], Sequence[str]], None]
 
 
 class IsolatedError(OptbookError):
@@ -37,14 +41,27 @@ class IsolatedError(OptbookError):
 
 @dataclass(frozen=True)
 class Task:
-    """Source that runs below a set-up in an empty namespace, or ``module:name`` of a callable."""
+    """What a fresh interpreter runs: one of three.
+
+    Source ``body`` that runs below a ``setup`` in an empty namespace; ``callable``, as ``module:name``; or a
+    ``script``, a path, which is run whole each time, unless ``function`` names what to call in it. Of a
+    script's tracked loop a step is what is timed.
+
+    ``path`` takes the place of this interpreter's `sys.path`, ``folder`` of the working directory.
+    """
 
     body: str = ""
     setup: str = ""
     callable: str = ""
+    script: str = ""
+    function: str = ""
+    path: tuple[str, ...] = ()
+    folder: str | None = None
 
     def request(self) -> dict[str, str]:
         """The task as the other end reads it."""
+        if self.script:
+            return {"script": self.script, "function": self.function}
         return {"callable": self.callable} if self.callable else {"setup": self.setup, "body": self.body}
 
 
@@ -63,28 +80,42 @@ def importable(function: Callable[[], object]) -> Task:
     return Task(callable=f"{module}:{name}")
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Some runs: the seconds of one, or of a step where steps are tracked, and those of a whole run."""
+
+    seconds: float
+    run: float
+
+
 class _Process:
     """One fresh interpreter."""
 
     def __init__(self, task: Task) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "optbook.optimize.isolated"],
+            [sys.executable, "-P", "-m", "optbook.optimize.isolated"],
+            cwd=task.folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
         )
         try:
-            self._ask({"task": task.request(), "path": sys.path})
+            self._ask({"task": task.request(), "path": task.path or sys.path})
         except BaseException:
             self.close()
             raise
 
-    def sample(self, loops: int) -> float:
-        """Seconds of one run."""
-        return self._ask({"loops": loops})
+    def sample(self, loops: int) -> Sample:
+        """Run it so many times."""
+        return Sample(**self._ask({"loops": loops}))
 
-    def _ask(self, request: dict[str, object]) -> float:
+    def imported(self) -> Sequence[str]:
+        """The files of all modules imported so far."""
+        files: Sequence[str] = self._ask({"imported": True})["files"]
+        return files
+
+    def _ask(self, request: dict[str, object]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -97,10 +128,10 @@ class _Process:
             raise IsolatedError(
                 f"the fresh interpreter ended with code {self._process.wait()}: run the code by hand"
             )
-        answer = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise IsolatedError(f"raised in the fresh interpreter: {answer['error'].strip()}")
-        return float(answer["seconds"])
+        return answer
 
     def __enter__(self) -> _Process:
         return self
@@ -145,11 +176,13 @@ def compare_isolated(
     budget: float | None = None,
     pairs: int | None = None,
     seed: int | None = None,
+    check: Check | None = None,
 ) -> Comparison:
     """Compare two tasks, each in ``pairs`` fresh interpreters, interleaved within each pair.
 
     ``budget`` is the seconds for all samples, the start of the interpreters not counted; twice the
-    setting `OptBook.budget` if None.
+    setting `OptBook.budget` if None. ``check`` is called once with the files that each has imported after a
+    first run, before anything is timed.
 
     Raises:
         IsolatedError: a task raised, or its interpreter died.
@@ -161,20 +194,22 @@ def compare_isolated(
     budget = 2 * configuration.settings().budget if budget is None else budget
     order = random.Random(seed)
     times: tuple[list[float], list[float]] = ([], [])
-    differences = []
+    differences: list[float] = []
     loops = 1
     with Progress(" | ".join(labels), pairs, pairs, configuration.settings().progress_bar) as progress:
         for _ in range(pairs):
             with _Process(first) as f, _Process(second) as g:
                 sides = (f, g)
-                warm = [min(process.sample(1) for _ in range(3)) for process in sides]
+                warm = [min(process.sample(1).run for _ in range(WARM_UPS)) for process in sides]
+                if check is not None and not differences:
+                    check(f.imported(), g.imported())
                 loops = max(1, math.ceil(SAMPLE_SECONDS / max(min(warm), 1e-9)))
                 samples = min(MOST_SAMPLES, max(1, int(budget / pairs / (loops * sum(warm)))))
                 taken: tuple[list[float], list[float]] = ([], [])
                 for _ in range(samples):
                     one = order.randrange(2)
                     for side in (one, 1 - one):
-                        taken[side].append(sides[side].sample(loops))
+                        taken[side].append(sides[side].sample(loops).seconds)
             a, b = (statistics.median(side) for side in taken)
             differences.append(math.log(a) - math.log(b))
             times[0].append(a)
