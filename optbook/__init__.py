@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optbook.optimize.losses import same_losses
     from optbook.optimize.outputs import same_outputs
     from optbook.optimize.sweep import sweep
+    from optbook.repeat.goal import goal
     from optbook.repeat.overview import progress
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
@@ -33,6 +34,7 @@ __all__ = [
     "dashboard",
     "dummy_loader",
     "expect",
+    "goal",
     "log",
     "machine",
     "peaks",
@@ -61,6 +63,7 @@ _WHERE = {
     "machine": "optbook.benchmark.machine.info",
     "peaks": "optbook.benchmark.machine.peaks",
     "profile": "optbook.benchmark.profiles.profile",
+    "goal": "optbook.repeat.goal",
     "progress": "optbook.repeat.overview",
     "dashboard": "optbook.repeat.widgets",
     "ceiling": "optbook.simplify.ceiling",

@@ -75,6 +75,14 @@ def plural(unit: str) -> str:
     return f"{head} {last}".strip()
 
 
+def singular(units: str) -> str:
+    """The unit of which this may be the plural: ``batches`` → ``batch``, ``env steps`` → ``env_step``."""
+    head, _, last = "_".join(units.split()).rpartition("_")
+    irregular = {many: one for one, many in _IRREGULAR_PLURALS.items()}
+    one = irregular.get(last, last.removesuffix("s") or last)
+    return f"{head}_{one}".removeprefix("_")
+
+
 def rate(value: float | None, unit: str) -> str:
     """A throughput: ``340 batches/s``."""
     return f"{number(value)} {plural(unit)}/s"

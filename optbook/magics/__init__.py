@@ -8,16 +8,17 @@ from typing import Any
 
 from optbook.magics.base import Notebook
 from optbook.magics.compare import CompareMagics
+from optbook.magics.goal import GoalMagics
 from optbook.magics.measure import MeasureMagics
 from optbook.magics.simplify import SimplifyMagics
 from optbook.magics.sweep import SweepMagics
 from optbook.magics.views import ViewMagics
 from optbook.settings import OptBook
 
-CLASSES = (MeasureMagics, SimplifyMagics, CompareMagics, SweepMagics, ViewMagics)
+CLASSES = (MeasureMagics, SimplifyMagics, CompareMagics, SweepMagics, GoalMagics, ViewMagics)
 MAGICS = (
-    "bench", "profile", "setup", "stub", "unstub", "ceiling", "compare", "sweep", "progress", "optbook",
-    "check",
+    "bench", "profile", "setup", "stub", "unstub", "ceiling", "compare", "sweep", "goal", "progress",
+    "optbook", "check",
 )  # fmt: skip
 
 

@@ -47,7 +47,11 @@ ROWS = (
     ("%%compare --same out", "first check that out is equal after both bodies; --metric acc=f(x) shows both"),
     ("%%sweep batch_size=8,16,32", "throughput over one or two settings, and its knee"),
     ("%check name", "judge an exercise; --solution shows a solution"),
-    ("%progress", "plot the progress over the experiments"),
+    (
+        "%goal 500 samples/s --because ...",
+        "the throughput worth reaching; --price 0.90/h, --training samples",
+    ),
+    ("%progress", "plot the progress over the experiments, with what to do next and why"),
     ("%optbook", "the log and the plot; --live follows the log; log gives the DataFrame"),
     ("%optbook profiles label", "the profiles that lie in the log beside their experiments"),
     ("optbook.dummy_loader(loader)", "batches of the right form at no cost, in place of a data loader's"),
