@@ -73,6 +73,7 @@ CURES: tuple[Cure, ...] = (
     _cure("batches prepared ahead", "K1", "05", make_loader=ahead_loader),
     # Counting.
     _cure("find in batches", "C1", "04", inference_batch_size=32),
+    _cure("pictures to count prepared ahead", "K1", "05", inference_threads=2),
     _cure("no gradients for finding", "C0", "04", inference_mode=True),
     _cure("hot cells together", "C1", "04", "recipe.find", find=hot_cells_together),
     _cure("suppress together", "C1", "04", "recipe.suppress", suppress=suppress_together),

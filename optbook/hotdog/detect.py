@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,17 +49,34 @@ def detect(
         network = network.to(memory_format=torch.channels_last)
     found: list[Detections] = []
     with tqdm(total=len(pictures), unit="picture", disable=not progress) as bar:
-        for start in range(0, len(pictures), recipe.inference_batch_size):
-            chunk = pictures[start : start + recipe.inference_batch_size]
-            images, sizes = prepare(chunk, recipe)
+        for images, sizes in prepared(pictures, recipe):
             with torch.inference_mode() if recipe.inference_mode else nullcontext():
                 with autocast(recipe.autocast):
                     output = network(images)
                 heat, sides = output.heat.to(recipe.dtype).sigmoid(), output.sides.to(recipe.dtype)
                 for i, size in enumerate(sizes):
                     found.append(boxes_of(heat[i], sides[i], size, recipe))
-            bar.update(len(chunk))
+            bar.update(len(sizes))
     return found
+
+
+def prepared(
+    pictures: Sequence[Picture | Source], recipe: Recipe
+) -> Iterator[tuple[Tensor, list[tuple[int, int]]]]:
+    """`prepare` on `recipe.inference_batch_size` pictures at a time; threads, if any, work ahead."""
+    size, threads = recipe.inference_batch_size, recipe.inference_threads
+    chunks = (pictures[start : start + size] for start in range(0, len(pictures), size))
+    if not threads:
+        yield from (prepare(chunk, recipe) for chunk in chunks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        ahead: deque[Future[tuple[Tensor, list[tuple[int, int]]]]] = deque()
+        for chunk in chunks:
+            ahead.append(pool.submit(prepare, chunk, recipe))
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def prepare(pictures: Sequence[Picture | Source], recipe: Recipe) -> tuple[Tensor, list[tuple[int, int]]]:
@@ -119,11 +138,12 @@ def every_hot_cell(heat: Tensor, sides: Tensor, threshold: float) -> tuple[Tenso
 
 def hot_cells_together(heat: Tensor, sides: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
     """The same boxes and scores, in the same order, from all cells at once."""
-    ys, xs = (heat[0] > threshold).nonzero(as_tuple=True)
-    left, top, right, bottom = sides[:, ys, xs]
-    middle_x, middle_y = (xs.to(sides) + 0.5) * STRIDE, (ys.to(sides) + 0.5) * STRIDE
-    corners = torch.stack([middle_x - left, middle_y - top, middle_x + right, middle_y + bottom], dim=1)
-    return corners, heat[0, ys, xs]
+    hot, distances = heat[0].detach().numpy(), sides.detach().numpy()
+    ys, xs = np.nonzero(hot > threshold)
+    left, top, right, bottom = distances[:, ys, xs]
+    middle_x, middle_y = (((cell + 0.5) * STRIDE).astype(distances.dtype) for cell in (xs, ys))
+    corners = np.stack([middle_x - left, middle_y - top, middle_x + right, middle_y + bottom], axis=1)
+    return torch.from_numpy(corners), torch.from_numpy(hot[ys, xs])
 
 
 def suppress_one_by_one(corners: Tensor, scores: Tensor, overlap: float) -> list[int]:

@@ -94,6 +94,7 @@ class Recipe:
 
     # Finding hot dogs with the trained network.
     inference_batch_size: int
+    inference_threads: int  # threads that prepare pictures ahead of the network; 0: none
     inference_mode: bool  # tell torch that no gradients will be needed
     find: Callable[
         [Tensor, Tensor, float], tuple[Tensor, Tensor]
@@ -158,6 +159,7 @@ class Recipe:
             lr=0.01,
             seed=0,
             inference_batch_size=1,
+            inference_threads=0,
             inference_mode=False,
             find=every_hot_cell,
             suppress=suppress_one_by_one,
@@ -206,4 +208,5 @@ _LEAST = {
     "epochs": 1,
     "seed": 0,
     "inference_batch_size": 1,
+    "inference_threads": 0,
 }
