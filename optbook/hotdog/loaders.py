@@ -111,8 +111,10 @@ def _prepare(
     started: threading.Event,
     left: threading.Event,
 ) -> None:
-    # Two threads that each compute on all cores would be in each other's way: this one takes one core.
-    torch.set_num_threads(1)
+    # Two threads that each compute on all cores would be in each other's way: this one takes one core. (torch
+    # sets a thread up at its first question, here, and would not keep a number set before.)
+    if torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
     started.set()
     try:
         for batch in loader:

@@ -76,6 +76,7 @@ STAGES = {
     "collate_arrays": "collate",
     "__next__": "loader",
     "__getitem__": "loader",
+    "__getitems__": "loader",
     "step_by_step": "step",
     "forward": "step",
     "backward": "step",
