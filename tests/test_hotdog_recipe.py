@@ -48,6 +48,8 @@ def test_an_unknown_field_is_named_with_what_may_have_been_meant(name: str, mess
             "dtype must be a floating-point type such as torch.float32, not torch.int64",
         ),
         ({"dtype": "float32"}, "dtype must be a floating-point type such as torch.float32, not 'float32'"),
+        ({"autocast": True}, "autocast must be None or a type such as torch.bfloat16, not True"),
+        ({"cache_bytes": -1}, "cache_bytes must be at least 0, not -1"),
         ({"targets": None}, "targets must be a function, not None"),
         ({"collate": 3}, "collate must be a function, not 3"),
     ],

@@ -99,7 +99,7 @@ FLAWS = (
     Flaw(
         what="Pictures are prepared in the training process: while one side works, the other waits.",
         where="loaders.torch_loader",
-        fields=("workers", "persistent_workers", "prefetch"),
+        fields=("make_loader",),
         row="K1",
         report="https://github.com/fengzhang427/LRD/issues/6",
         title="why set num_workers=0?",

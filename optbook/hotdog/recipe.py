@@ -116,6 +116,8 @@ class Recipe:
             raise ValueError(f"input_size must be a multiple of {DEEPEST_STRIDE}, not {self.input_size}")
         if not (getattr(self.dtype, "is_floating_point", False)):
             raise TypeError(f"dtype must be a floating-point type such as torch.float32, not {self.dtype!r}")
+        if not (self.autocast is None or getattr(self.autocast, "is_floating_point", False)):
+            raise TypeError(f"autocast must be None or a type such as torch.bfloat16, not {self.autocast!r}")
         if not self.lr > 0:
             raise ValueError(f"lr must be above 0, not {self.lr!r}")
         for name in ("threshold", "overlap"):
@@ -153,7 +155,7 @@ class Recipe:
             remember=remember_tensor,
             log=print_every_step,
             checkpoint=save_now,
-            checkpoint_every=0,
+            checkpoint_every=1,
             anomaly_detection=True,
             epochs=22,
             lr=0.01,
