@@ -27,6 +27,9 @@ CHAPTERS = (
     Chapter("01_benchmark", "Benchmark: know how fast you are"),
     Chapter("02_profile", "Profile: look inside"),
     Chapter("03_simplify", "Simplify: what would it bring?"),
+    Chapter("04_computation", "Compute: do less, then do it faster"),
+    Chapter("05_communication", "Communicate: nobody waits"),
+    Chapter("06_memory", "Remember less: memory"),
 )
 
 
