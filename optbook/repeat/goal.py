@@ -211,9 +211,8 @@ def _unit(written: str, known: Sequence[str]) -> str:
         return by_plural[written]
     near = difflib.get_close_matches(written, by_plural, 1, 0.8)
     if near:
-        raise OptionError(
-            f"no experiment counts {one_line(written, 40)!r}: did you mean {write.plural(by_plural[near[0]])}/s?"
-        )
+        meant = write.plural(by_plural[near[0]])
+        raise OptionError(f"no experiment counts {one_line(written, 40)!r}: did you mean {meant}/s?")
     if len(written) > LONGEST_UNIT or not written.isprintable():
         raise OptionError(f"the unit is {one_line(written, 60)!r}: give a short word, such as samples")
     return write.singular(written)

@@ -29,6 +29,7 @@ FLAT_LENGTH = 70
 STYLES: dict[str, dict[str, Any]] = {
     "ok": {"marker": "o", "color": "#0072b2", "label": "measured"},
     "stubbed": {"marker": "D", "color": "#d55e00", "label": "with stubs: not the real system"},
+    "elsewhere": {"marker": "v", "color": "#56b4e9", "label": "on another machine"},
     "void": {"marker": "s", "color": "#cc79a7", "label": "void: not to be trusted"},
     "interrupted": {"marker": "^", "color": "#e69f00", "label": "interrupted"},
     "failed": {"marker": "x", "color": "#d55e00", "label": "failed"},

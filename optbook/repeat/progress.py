@@ -28,7 +28,10 @@ class Point:
     value, low, high
         Units per second and their interval; NaN if not known.
     counts
-        Whether it is a figure of the real system: it is ok, without stubs, and above zero.
+        Whether it is a figure of the real system: it is ok, without stubs, above zero, and of the machine of
+        the latest such experiment.
+    elsewhere
+        Whether it would count, were it of that machine.
     best
         The best that counts up to here; NaN before the first.
     ratio
@@ -49,10 +52,13 @@ class Point:
     best: float
     ratio: float
     gain: float
+    elsewhere: bool = False
 
     @property
     def kind(self) -> str:
-        """ok, stubbed, void, interrupted or failed; a failed one with stubs has failed."""
+        """ok, stubbed, elsewhere, void, interrupted or failed; a failed one with stubs has failed."""
+        if self.elsewhere:
+            return "elsewhere"
         return "stubbed" if self.status == "ok" and self.stubs else self.status
 
 
@@ -91,8 +97,9 @@ def check_unit(frame: pd.DataFrame, unit: str | None) -> str:
 def points(frame: pd.DataFrame, unit: str | None = None) -> list[Point]:
     """The experiments that count this unit, and those without any figure, in the order of the log.
 
-    An experiment whose first unit is another one is shown with what it counted of this one, its interval
-    scaled along, since both come from the same times.
+    Figures of unequal machines say nothing about each other: only those of one machine count, that of the
+    latest experiment which is ok and without stubs. An experiment whose first unit is another one is shown
+    with what it counted of this one, its interval scaled along, since both come from the same times.
 
     Raises
     ------
@@ -102,8 +109,12 @@ def points(frame: pd.DataFrame, unit: str | None = None) -> list[Point]:
     unit = check_unit(frame, unit)
     found: list[Point] = []
     first = best = math.nan
-    columns = ("label", "status", "stubs", "unit", "units", "throughput", "throughput_low", "throughput_high")
-    for row, (label, status, stubs, own, units, value, low, high) in zip(
+    here = machine_of(frame)
+    columns = (
+        "label", "status", "stubs", "machine", "unit", "units", "throughput", "throughput_low",
+        "throughput_high",
+    )  # fmt: skip
+    for row, (label, status, stubs, machine, own, units, value, low, high) in zip(
         frame.index, zip(*(frame[name] for name in columns), strict=True), strict=True
     ):
         if own != unit:
@@ -112,17 +123,26 @@ def points(frame: pd.DataFrame, unit: str | None = None) -> list[Point]:
                 value, low, high = units[unit], low * scale, high * scale
             elif units or math.isfinite(value):
                 continue
-        counts = status == "ok" and not stubs and math.isfinite(value) and value > 0
+        real = status == "ok" and not stubs and math.isfinite(value) and value > 0
+        comparable = machine in ("", here)
+        counts = real and comparable
         ratio = gain = math.nan
         if counts:
             first = value if math.isnan(first) else first
             gain = 1.0 if math.isnan(best) else value / best
             best = value if math.isnan(best) else max(best, value)
-        if math.isfinite(value):
+        if math.isfinite(value) and comparable:
             ratio = value / first
         number = len(found) + 1
-        found.append(Point(row, number, label, status, stubs, value, low, high, counts, best, ratio, gain))
+        figures = (value, low, high, counts, best, ratio, gain, real and not counts)
+        found.append(Point(row, number, label, status, stubs, *figures))
     return found
+
+
+def machine_of(frame: pd.DataFrame) -> str:
+    """The machine of the latest experiment that is ok, without stubs and of a known machine; "" if none."""
+    real = frame[(frame["status"] == "ok") & (frame["stubs"] == "") & (frame["machine"] != "")]
+    return str(real["machine"].iloc[-1]) if len(real) else ""
 
 
 def best_so_far(frame: pd.DataFrame, unit: str | None = None) -> pd.Series[float]:
@@ -194,9 +214,15 @@ def summary(found: Iterable[Point], unit: str, *, kinds_apart: bool = True) -> s
     if not found:
         return EMPTY
     kinds = {
-        kind: sum(p.kind == kind for p in found) for kind in ("stubbed", "void", "interrupted", "failed")
+        kind: sum(p.kind == kind for p in found)
+        for kind in ("stubbed", "elsewhere", "void", "interrupted", "failed")
     }
-    apart = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count) if kinds_apart else ""
+    named = {"elsewhere": "on another machine"}
+    apart = (
+        ", ".join(f"{count} {named.get(kind, kind)}" for kind, count in kinds.items() if count)
+        if kinds_apart
+        else ""
+    )
     count = f"{len(found)} {'experiment' if len(found) == 1 else 'experiments'}" + (
         f" ({apart})" if apart else ""
     )
@@ -234,6 +260,7 @@ def progress_text(frame: pd.DataFrame, unit: str | None = None) -> str:
             best = point.best
             remark = f"{times(point.ratio)} the first" + (", best so far" if new_best else "")
         else:
-            remark = f"{point.kind}{': ' + one_line(point.stubs, 60) if point.stubs else ''}, does not count"
+            why = "on another machine" if point.elsewhere else point.kind
+            remark = f"{why}{': ' + one_line(point.stubs, 60) if point.stubs else ''}, does not count"
         lines.append(f"{head}  {figure}  {remark}")
     return "\n".join(lines)

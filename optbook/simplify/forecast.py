@@ -29,6 +29,7 @@ class Forecast:
         calls: of the component, per run or tracked step.
         seconds: a call took then.
         curve: speed-up of the component (inf for free) → throughput against the real system's.
+        next: the component that limits once this one is free; "" if none of those looked at does.
     """
 
     component: str
@@ -37,6 +38,12 @@ class Forecast:
     calls: float
     seconds: float
     curve: tuple[tuple[float, Estimate], ...]
+    next: str = ""
+
+    @property
+    def free(self) -> Estimate:
+        """What the system would reach were the component free."""
+        return dict(self.curve)[math.inf]
 
     @property
     def busy(self) -> float:
@@ -80,11 +87,10 @@ class Forecast:
 
     def _adds(self, real: float | None) -> bool:
         """Whether freeing the component saves all that was spent in it."""
-        free = dict(self.curve).get(math.inf)
-        if free is None or not real or not self.busy > 0:
+        if math.inf not in dict(self.curve) or not real or not self.busy > 0:
             return False
-        unsure = (1 / free.low - 1 / free.high) / 2
-        return abs((1 - 1 / free.ratio) - self.busy / real) <= ALLOWED + unsure
+        unsure = (1 / self.free.low - 1 / self.free.high) / 2
+        return abs((1 - 1 / self.free.ratio) - self.busy / real) <= ALLOWED + unsure
 
 
 def _line(xs: Sequence[float], ys: Sequence[float], x: float) -> float:
@@ -106,7 +112,7 @@ def newest(component: str, label: str | None = None) -> Forecast:
     ceilings = [profile for profile in log.profiles(label) if profile.kind == "ceiling"]
     seen: dict[str, None] = {}
     for profile in reversed(ceilings):
-        found = list(_forecasts(profile))
+        found = list(forecasts(profile))
         seen |= dict.fromkeys(forecast.component for forecast in found)
         exact = [f for f in found if f.component == component]
         for forecast in exact or [f for f in found if f.component.endswith("." + component)]:
@@ -116,7 +122,7 @@ def newest(component: str, label: str | None = None) -> Forecast:
     raise OptionError(f"no ceiling{of} in the log has a component {component!r}: {there}; {NO_CALLABLE}")
 
 
-def _forecasts(profile: StoredProfile) -> Iterable[Forecast]:
+def forecasts(profile: StoredProfile) -> Iterable[Forecast]:
     """What a stored ceiling says of each of its components; rows that can't be read are passed over."""
     try:
         rows = profile.to_frame().to_dict("records")
@@ -124,6 +130,7 @@ def _forecasts(profile: StoredProfile) -> Iterable[Forecast]:
         return
     curves: dict[str, dict[float, Estimate]] = {}
     costs: dict[str, tuple[float, float]] = {}
+    following: dict[str, str] = {}
     for row in rows:
         name, ratio = row.get("component"), _number(row.get("predicted_ratio"))
         low, high = _number(row.get("low")), _number(row.get("high"))
@@ -134,11 +141,11 @@ def _forecasts(profile: StoredProfile) -> Iterable[Forecast]:
         if at > 1:
             curves.setdefault(name, {})[at] = Estimate(ratio, low, high)
             costs[name] = _number(row.get("calls")), _number(row.get("seconds"))
+            following[name] = next if isinstance(next := row.get("next"), str) else ""
     for name, curve in curves.items():
         if math.inf in curve:
-            yield Forecast(
-                name, profile.label, profile.experiment, *costs[name], tuple(sorted(curve.items()))
-            )
+            estimates = tuple(sorted(curve.items()))
+            yield Forecast(name, profile.label, profile.experiment, *costs[name], estimates, following[name])
 
 
 def _number(value: Any) -> float:
