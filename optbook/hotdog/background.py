@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
-import torch
+from torch import Tensor
+
+from optbook.hotdog.loss import Losses, as_number
 
 if TYPE_CHECKING:
-    from optbook.hotdog.loss import Losses
     from optbook.hotdog.training import Learner
 
 MOST_WAITING = 16  # pieces of work; with more, the next one waits, so that memory can't fill up
@@ -46,8 +47,8 @@ def log_in_background(learner: Learner, losses: Losses) -> None:
         learner.background.do(_print_line, learner.steps, losses.heat.detach(), losses.sides.detach(), recent)
 
 
-def _print_line(step: int, heat: torch.Tensor, sides: torch.Tensor, recent: Sequence[Any]) -> None:
-    mean = sum(float(torch.as_tensor(loss).detach()) for loss in recent) / len(recent)
+def _print_line(step: int, heat: Tensor, sides: Tensor, recent: Sequence[Any]) -> None:
+    mean = sum(as_number(loss) for loss in recent) / len(recent)
     print(
         f"step {step}: heat {heat.item():.4f}, sides {sides.item():.4f}, "
         f"mean loss of {len(recent)} steps {mean:.4f}"

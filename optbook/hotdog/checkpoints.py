@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from optbook.hotdog.coco import Picture
+from optbook.hotdog.loss import as_number
 
 if TYPE_CHECKING:
     from optbook.hotdog.recipe import Recipe
@@ -66,11 +67,9 @@ def read_plain(path: Path, missing: str, remedy: str) -> dict[str, Any]:
         raise FileNotFoundError(f"{missing} at {path}: {remedy}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"{path} is cut short or holds more than plain tensors ({reason}): {remedy}"
-        ) from None
+        raise ValueError(f"{path} is cut short, or no file of plain tensors ({reason}): {remedy}") from None
     return content if isinstance(content, dict) else {}
 
 
@@ -91,7 +90,7 @@ def _network_is(learner: Learner) -> str:
 
 def _write(state: dict[str, Any], history: Sequence[Any], path: Path) -> None:
     """All or nothing: the file gets its name once it is complete, also if the power fails meanwhile."""
-    state["losses"] = [float(torch.as_tensor(loss).detach()) for loss in history]
+    state["losses"] = [as_number(loss) for loss in history]
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     with part.open("wb") as file:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -24,6 +24,11 @@ class Losses(NamedTuple):
     @property
     def total(self) -> Tensor:
         return self.heat + SIDES_WEIGHT * self.sides
+
+
+def as_number(remembered: Any) -> float:
+    """A remembered loss as a number, whether it is one or a tensor."""
+    return float(remembered.detach() if isinstance(remembered, Tensor) else remembered)
 
 
 def focal_and_l1(output: Output, batch: Batch) -> Losses:

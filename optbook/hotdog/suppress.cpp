@@ -1,9 +1,16 @@
-// Greedy suppression of overlapping boxes; see suppress.py for what calls it.
-#include <torch/extension.h>
+// Greedy suppression of overlapping boxes; suppress.py builds and calls it.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 #include <vector>
 
+namespace py = pybind11;
+
+// Boxes are left, top, right, bottom.
 template <typename T>
 T intersection_over_union(const T* one, const T* other) {
   const T width = std::min(one[2], other[2]) - std::max(one[0], other[0]);
@@ -15,30 +22,30 @@ T intersection_over_union(const T* one, const T* other) {
 }
 
 template <typename T>
-std::vector<int64_t> greedy(const T* corners, const int64_t* order, int64_t count, T overlap) {
-  std::vector<bool> dropped(count, false);
-  std::vector<int64_t> kept;
-  for (int64_t i = 0; i < count; ++i) {
-    if (dropped[i]) continue;
-    kept.push_back(order[i]);
-    for (int64_t j = i + 1; j < count; ++j) {
-      if (!(intersection_over_union(corners + 4 * order[i], corners + 4 * order[j]) <= overlap)) {
-        dropped[j] = true;
-      }
-    }
+using Array = py::array_t<T, py::array::c_style>;
+
+// Which of the boxes (n, 4) with these scores (n,) to keep: the hottest first.
+template <typename T>
+std::vector<std::int64_t> suppress(const Array<T>& corners, const Array<T>& scores, double overlap) {
+  const T* box = corners.data();
+  const T* score = scores.data();
+  const T most = static_cast<T>(overlap);
+  std::vector<std::int64_t> waiting(scores.size());
+  std::iota(waiting.begin(), waiting.end(), 0);
+  std::stable_sort(waiting.begin(), waiting.end(), [score](auto a, auto b) { return score[a] > score[b]; });
+  std::vector<std::int64_t> kept;
+  while (!waiting.empty()) {
+    const std::int64_t best = waiting.front();
+    kept.push_back(best);
+    waiting.erase(waiting.begin());
+    // `not at most`: boxes without any area give what is not a number, and go too.
+    const auto drop = [=](auto i) { return !(intersection_over_union(box + 4 * best, box + 4 * i) <= most); };
+    waiting.erase(std::remove_if(waiting.begin(), waiting.end(), drop), waiting.end());
   }
   return kept;
 }
 
-// corners (n, 4) and scores (n), float32 or float64, both contiguous and on the CPU.
-std::vector<int64_t> suppress(const at::Tensor& corners, const at::Tensor& scores, double overlap) {
-  const at::Tensor order = std::get<1>(scores.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true));
-  std::vector<int64_t> kept;
-  AT_DISPATCH_FLOATING_TYPES(corners.scalar_type(), "suppress", [&] {
-    kept = greedy<scalar_t>(corners.data_ptr<scalar_t>(), order.data_ptr<int64_t>(), order.size(0),
-                            static_cast<scalar_t>(overlap));
-  });
-  return kept;
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  module.def("suppress", &suppress<float>, py::arg().noconvert(), py::arg().noconvert(), py::arg());
+  module.def("suppress", &suppress<double>, py::arg().noconvert(), py::arg().noconvert(), py::arg());
 }
-
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("suppress", &suppress); }

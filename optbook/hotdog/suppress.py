@@ -8,12 +8,15 @@ from __future__ import annotations
 import functools
 import shutil
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from optbook.hotdog.compiler import need_compiler
+
+INSTEAD = "take suppress_together, which does without"
 
 
 def suppress_together(corners: Tensor, scores: Tensor, overlap: float) -> list[int]:
@@ -21,7 +24,6 @@ def suppress_together(corners: Tensor, scores: Tensor, overlap: float) -> list[i
     waiting = np.argsort(-scores.detach().numpy(), kind="stable")
     left, top, right, bottom = corners.detach().numpy().T
     areas = (right - left) * (bottom - top)
-    least = areas.dtype.type(overlap)
     kept = []
     with np.errstate(invalid="ignore"):  # two boxes without any area: not a number, and so not kept
         while len(waiting):
@@ -30,44 +32,42 @@ def suppress_together(corners: Tensor, scores: Tensor, overlap: float) -> list[i
             wide = np.minimum(right[best], right[waiting]) - np.maximum(left[best], left[waiting])
             high = np.minimum(bottom[best], bottom[waiting]) - np.maximum(top[best], top[waiting])
             shared = np.maximum(wide, 0) * np.maximum(high, 0)
-            waiting = waiting[shared / (areas[best] + areas[waiting] - shared) <= least]
+            waiting = waiting[shared / (areas[best] + areas[waiting] - shared) <= overlap]
     return kept
 
 
 def suppress_in_cpp(corners: Tensor, scores: Tensor, overlap: float) -> list[int]:
-    """The same in C++. The first call builds it (half a minute); torch keeps it in its cache for extensions.
+    """The same in C++, for float32 and float64. The first call ever builds it, which takes some seconds.
 
-    Raises RuntimeError where there is no compiler.
+    Raises RuntimeError where it can't be built, as without a compiler.
     """
-    return built().suppress(corners.detach().contiguous(), scores.detach().contiguous(), overlap)
+    boxes = np.ascontiguousarray(corners.detach().numpy())
+    return built().suppress(boxes, np.ascontiguousarray(scores.detach().numpy()), overlap)
 
 
 class Built(Protocol):
-    def suppress(self, corners: Tensor, scores: Tensor, overlap: float) -> list[int]: ...
+    def suppress(self, corners: NDArray[Any], scores: NDArray[Any], overlap: float) -> list[int]: ...
 
 
 @functools.cache
 def built() -> Built:
-    """The C++ next to this file, built and loaded.
+    """The C++ next to this file, loaded; built if torch's folder for extensions does not hold it yet.
 
-    Raises RuntimeError when there is no compiler, no ninja, or the compiler fails.
+    Raises RuntimeError when there is no compiler, no ninja, or the build fails.
     """
-    instead = "take suppress_together, which does without"
-    need_compiler("suppress_in_cpp", instead)
+    need_compiler("suppress_in_cpp", INSTEAD)
     if not shutil.which("ninja"):
-        raise RuntimeError(
-            f"suppress_in_cpp is built with ninja (pip install ninja): install it, or {instead}"
-        )
-    from torch.utils.cpp_extension import load
+        raise RuntimeError(f"suppress_in_cpp is built with ninja: `pip install ninja`, or {INSTEAD}")
+    from torch.utils import cpp_extension
 
     try:
-        module: Built = load(
+        module: Built = cpp_extension.load(
             name="optbook_hotdog_suppress",
             sources=[str(Path(__file__).with_suffix(".cpp"))],
-            # No fused multiply-add, which rounds once where Python rounds twice.
+            # No fused multiply-add: it would round once where Python rounds twice.
             extra_cflags=["-O3", "-ffp-contract=off"],
         )
     except (RuntimeError, ImportError, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RuntimeError(f"suppress_in_cpp could not be built ({reason}): {instead}") from error
+        raise RuntimeError(f"suppress_in_cpp could not be built ({reason}): {INSTEAD}") from error
     return module

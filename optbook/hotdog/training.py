@@ -26,7 +26,7 @@ from optbook.hotdog.background import Background
 from optbook.hotdog.coco import Picture
 from optbook.hotdog.compiler import need_compiler
 from optbook.hotdog.dataset import Batch
-from optbook.hotdog.loss import Losses
+from optbook.hotdog.loss import Losses, as_number
 from optbook.hotdog.network import Output
 from optbook.hotdog.precision import autocast
 
@@ -57,7 +57,7 @@ class Learner:
     @property
     def losses(self) -> list[float]:
         """The loss of each step taken."""
-        return [float(torch.as_tensor(loss).detach()) for loss in self.history]
+        return [as_number(loss) for loss in self.history]
 
     def finish(self) -> None:
         """Wait for what is done in the background, and look at the losses not looked at yet.
