@@ -124,7 +124,7 @@ def test_the_figures_are_those_of_the_log_and_where_it_lies(log_path: Path) -> N
     store_at(log_path, *story())
     shown = overview(last=3)
     assert shown.unit == "batch"
-    assert str(shown).count("\n") == 6
+    assert str(shown).count("\n") == 8
     assert f"The log lies in {log_path}, as OPTBOOK_LOG says." in str(shown)
 
 

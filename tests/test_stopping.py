@@ -8,8 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import optbook
+from optbook.experiments.goal import Goal
+from optbook.experiments.log import record, record_profile
+from optbook.experiments.profiles import StoredProfile
+from optbook.experiments.record import Experiment
 from optbook.repeat.effort import PAUSE, effort
+from optbook.repeat.journey import Journey, journey, ordinal
 from optbook.repeat.stopping import Advice, Outlook, Prospect, Standing, advise
+from optbook.simplify.result import Ceiling, Estimate, Part
+from tests.logs import frame_of, measured, story
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -164,3 +172,163 @@ def test_times_that_are_not_known_count_as_the_measurement_only() -> None:
     assert effort(created, [60, 30, math.nan]) == [60, 90, 690]
     assert effort([], []) == []
     assert effort([None], [math.inf]) == [0]
+
+
+def ceiling_of(experiment: Experiment, free: float = 2.0, component: str = "decode") -> StoredProfile:
+    """A stored ceiling that promises so much, known to 5 %."""
+    part = Part(component, 1.0, 0.1, Estimate(free, free * 0.95, free * 1.05), next="augment")
+    broken = Part("log", error="never called")
+    found = Ceiling(experiment.label, experiment.unit, 1.0, (part, broken), None)
+    return StoredProfile.of(experiment, "ceiling", str(found), found.to_frame())
+
+
+def way(
+    *experiments: Experiment,
+    unit: str = "batch",
+    target: float | None = None,
+    ceilings: tuple[StoredProfile, ...] = (),
+) -> Journey:
+    goal = None if target is None else Goal(unit=unit, target=target)
+    return journey(frame_of(*experiments), unit, goal, ceilings)
+
+
+def test_an_empty_log_says_nothing_and_keeps_its_goal() -> None:
+    assert way().lines() == []
+    assert way(target=5).lines() == ["Goal: 5.00 batches/s."]
+    assert way().advice.verdict == "measure first"
+
+
+def test_one_row_has_no_gain_yet() -> None:
+    only = way(measured("a", 4.0), target=8)
+    assert only.lines() == [
+        "Goal: 8.00 batches/s.",
+        "Open gap: 50 % to the goal.",
+        "Next: Take a %%ceiling: nothing says yet what could be gained beyond 4.00 batches/s; "
+        "the target is 2.00× away.",
+    ]
+    assert only.by_hour == ((1, 1.0),)
+
+
+def test_only_failed_rows_are_no_figures() -> None:
+    failed = [Experiment(label="a", unit="batch", status="failed") for _ in range(3)]
+    found = way(*failed, target=5)
+    assert found.lines()[1:] == ["Next: Measure first: no experiment counts batches of the real system yet."]
+    assert (found.first, found.best, found.improvements, found.by_hour, found.gaps) == (
+        None,
+        None,
+        (),
+        (),
+        (),
+    )
+
+
+def test_stubbed_rows_never_count() -> None:
+    real = measured("real", 4.0)
+    stubbed = measured("fast", 400.0, stubs="load")
+    found = way(stubbed, real, stubbed, target=100)
+    assert found.best is not None
+    assert (found.best.value, found.advice.verdict) == (4.0, "look for it")
+    assert found.standing.fruitless == 0
+    assert way(stubbed, target=100).advice.verdict == "measure first"
+
+
+def test_a_ceiling_of_a_stubbed_system_or_of_one_that_is_gone_is_not_looked_at() -> None:
+    real, stubbed = measured("real", 4.0), measured("stubbed", 40.0, stubs="load")
+    ceilings = (ceiling_of(real, 1.5), ceiling_of(stubbed, 9.0), ceiling_of(measured("gone", 1.0), 7.0))
+    found = way(real, stubbed, ceilings=ceilings).outlook
+    assert found is not None
+    assert (found.label, found.prospects[0].ratio) == ("real", 1.5)
+    assert way(stubbed, ceilings=ceilings).outlook is None
+
+
+def test_the_newest_ceiling_is_the_one_that_holds() -> None:
+    first, second = measured("first", 4.0), measured("second", 8.0)
+    found = way(first, second, ceilings=(ceiling_of(first, 2.0), ceiling_of(second, 1.01, "augment")))
+    assert found.advice.verdict == "below the noise"
+    assert way(first, second, ceilings=(ceiling_of(first, 2.0),)).advice.verdict == "moved on"
+
+
+def test_a_ceiling_that_can_not_be_read_is_passed_over() -> None:
+    real = measured("real", 4.0)
+    broken = dataclasses.replace(ceiling_of(real), table="{}")
+    assert way(real, ceilings=(broken,)).outlook is None
+    older = way(real, ceilings=(ceiling_of(real), broken)).outlook
+    assert older is not None
+    assert [each.component for each in older.prospects] == ["decode"]
+
+
+def test_figures_of_another_machine_do_not_count() -> None:
+    there = measured("there", 400.0, machine="big")
+    here = [measured("before", 4.0, machine="small"), measured("after", 6.0, machine="small")]
+    found = way(there, here[0], there, here[1], target=100, ceilings=(ceiling_of(there, 5.0),))
+    assert found.first is not None
+    assert found.best is not None
+    assert (found.first.value, found.best.value, found.outlook) == (4.0, 6.0, None)
+    assert [point.kind for point in found.points] == ["elsewhere", "ok", "elsewhere", "ok"]
+    assert math.isnan(found.points[0].ratio)
+    assert way(*here, there, target=100).advice.verdict == "target met"
+
+
+def test_the_waterfall_holds_only_what_is_really_better() -> None:
+    labels = ("a", 4.0), ("setback", 3.0), ("hardly", 4.1), ("b", 5.0), ("again", 5.2), ("c", 9.0)
+    assert [p.label for p in way(*(measured(*each) for each in labels)).improvements] == ["a", "b", "c"]
+    bare = [Experiment(label=str(t), unit="batch", throughput=t) for t in (4.0, 4.1, 4.2)]
+    assert [point.value for point in way(*bare).improvements] == [4.0, 4.2]
+
+
+def test_gains_are_told_by_experiment_and_by_hour_of_effort() -> None:
+    frame = frame_of(*(measured(str(t), t) for t in (2.0, 4.0, 8.0, 8.0, 9.0)))
+    frame["created"] = [NOON + timedelta(minutes=m) for m in (0, 20, 45, 45 + 20 * 60, 45 + 20 * 60 + 20)]
+    found = journey(frame, "batch", None, ())
+    assert found.by_hour == ((1, 4.0), (2, 1.125))
+    assert found.lines()[0] == (
+        "Effort: 65 min 00 s (without pauses over 30 min); 1.46× an experiment on average; "
+        "by hour of effort 1st 4.00×, 2nd 1.12×."
+    )
+
+
+def test_a_log_whose_clock_jumped_is_read() -> None:
+    frame = frame_of(*(measured(str(t), t) for t in (2.0, 4.0, 8.0)))
+    frame["created"] = [NOON, NOON - timedelta(days=400), NOON + timedelta(minutes=5)]
+    found = journey(frame, "batch", None, ())
+    assert list(found.seconds) == sorted(found.seconds)
+    assert found.seconds[-1] < 400 * 86_400
+
+
+def test_the_gaps_are_to_the_goal_and_to_the_ceiling() -> None:
+    real = measured("real", 4.0)
+    assert way(real, target=8, ceilings=(ceiling_of(real, 4.0),)).gaps == (
+        ("the goal", 0.5),
+        ("the ceiling (decode free)", 0.75),
+    )
+    assert way(real, target=2).gaps == (("the goal", 0.0),)
+
+
+def test_progress_and_the_overview_say_what_to_do_next() -> None:
+    real = measured("real", 4.0)
+    for experiment in (*story(), real):
+        record(experiment)
+    record_profile(ceiling_of(real, 5.0))
+    optbook.goal("300 images/s", because="<b>we</b> must end by 8")
+    for shown in (optbook.progress(unit="image"), optbook.progress(unit="image", label="real")):
+        assert "Next: Go on with decode" in str(shown)
+        assert "Goal: 300 images/s, because <b>we</b> must end by 8." in str(shown)
+        assert "<b>" not in shown._repr_html_()
+        assert "Next: Go on with decode" in shown._repr_html_()
+    assert "300" not in str(optbook.progress())
+
+
+def test_the_goal_is_a_line_in_the_plot() -> None:
+    record(measured("a", 4.0))
+    assert "goal" not in optbook.progress()._repr_html_()
+    optbook.goal("100 batches/s")
+    axes = optbook.progress().figure().axes[0]
+    assert "goal" in axes.get_legend_handles_labels()[1]
+    assert axes.get_ylim()[1] > 100
+
+
+@pytest.mark.parametrize(
+    ("number", "written"), [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd")]
+)
+def test_ordinals(number: int, written: str) -> None:
+    assert ordinal(number) == written

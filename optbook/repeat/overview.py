@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from optbook import formatting as write
 from optbook.experiments.location import Location
 from optbook.experiments.render import one_line
+from optbook.repeat.journey import Journey, so_far
 from optbook.repeat.progress import EMPTY, check_unit, points, progress_text, ratios, select, summary, times
 
 if TYPE_CHECKING:
@@ -46,19 +47,22 @@ class Progress:
         The experiments, as `optbook.log` gives them.
     unit
         What throughput counts.
+    journey
+        What the whole log amounts to in this unit; nothing is said of it if left out.
     """
 
     frame: pd.DataFrame
     unit: str
+    journey: Journey | None = None
 
     def figure(self) -> Figure:
         """The plot as a matplotlib figure."""
         from optbook.repeat.plots import progress as plot
 
-        return plot(self.frame, self.unit)
+        return plot(self.frame, self.unit, _target(self.journey))
 
     def __str__(self) -> str:
-        return progress_text(self.frame, self.unit)
+        return "\n".join([progress_text(self.frame, self.unit), *_lines(self.journey)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
@@ -68,13 +72,14 @@ class Progress:
             return f'<div class="optbook-progress" style="{_STYLE}">{escape(EMPTY)}</div>'
         from optbook.repeat.plots import as_svg
 
-        svg = as_svg(self.figure(), summary(points(self.frame, self.unit), self.unit))
+        told = [summary(points(self.frame, self.unit), self.unit), *_lines(self.journey)]
+        svg = as_svg(self.figure(), ". ".join(told))
         words = (
             f'<details><summary style="{_FAINT}">in words</summary>'
             f'<pre style="white-space:pre-wrap;color:inherit;background:none">{escape(str(self))}</pre>'
             "</details>"
         )
-        return f'<div class="optbook-progress" style="{_STYLE}">{svg}{words}</div>'
+        return f'<div class="optbook-progress" style="{_STYLE}">{svg}{_lines_html(self.journey)}{words}</div>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,30 +96,34 @@ class Overview:
         What the plot's throughput counts.
     last
         How many experiments the table shows.
+    journey
+        What the log amounts to in this unit; nothing is said of it if left out.
     """
 
     frame: pd.DataFrame
     location: Location
     unit: str
     last: int = LAST
+    journey: Journey | None = None
 
     def __str__(self) -> str:
         parts = [_text_table(table_rows(self.frame, self.last)), _more(self.frame, self.last)]
-        parts += [summary(points(self.frame, self.unit), self.unit), _where(self.location)]
+        parts += [summary(points(self.frame, self.unit), self.unit), *_lines(self.journey)]
+        parts.append(_where(self.location))
         return "\n".join(part for part in parts if part)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        plot = Progress(self.frame, self.unit)._repr_html_()
+        plot = Progress(self.frame, self.unit, self.journey)._repr_html_()
         table = table_html(self.frame, self.last) if len(self.frame) else ""
         where = f'<div style="{_FAINT};margin-top:6px">{escape(_where(self.location))}</div>'
         return f'<div class="optbook-overview" style="{_STYLE}">{table}{plot}{where}</div>'
 
 
 def progress(unit: str | None = None, label: str = "", last: int | None = None) -> Progress:
-    """The progress over the experiments in the log.
+    """The progress over the experiments in the log, and from all of them what to do next, and why.
 
     Parameters
     ----------
@@ -134,8 +143,10 @@ def progress(unit: str | None = None, label: str = "", last: int | None = None) 
     """
     from optbook.experiments.log import log
 
-    frame = select(log(), label, last)
-    return Progress(frame, check_unit(frame, unit))
+    whole = log()
+    frame = select(whole, label, last)
+    unit = check_unit(frame, unit)
+    return Progress(frame, unit, so_far(whole, unit) if len(frame) else None)
 
 
 def overview(unit: str | None = None, last: int = LAST) -> Overview:
@@ -151,7 +162,8 @@ def overview(unit: str | None = None, last: int = LAST) -> Overview:
     from optbook.experiments.log import session
 
     frame = session().frame()
-    return Overview(frame, session().location, check_unit(frame, unit), last)
+    unit = check_unit(frame, unit)
+    return Overview(frame, session().location, unit, last, so_far(frame, unit))
 
 
 def table_rows(frame: pd.DataFrame, last: int = LAST) -> list[tuple[str, ...]]:
@@ -233,6 +245,20 @@ def _text_table(rows: Sequence[tuple[str, ...]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _target(journey: Journey | None) -> float | None:
+    return None if journey is None or journey.goal is None else journey.goal.target
+
+
+def _lines(journey: Journey | None) -> list[str]:
+    return [] if journey is None else journey.lines()
+
+
+def _lines_html(journey: Journey | None) -> str:
+    lines = _lines(journey)
+    body = "".join(f"<div>{escape(line)}</div>" for line in lines[:-1])
+    return body + (f'<div style="font-weight:600">{escape(lines[-1])}</div>' if lines else "")
 
 
 def _where(location: Location) -> str:

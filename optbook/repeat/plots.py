@@ -37,11 +37,12 @@ STYLES: dict[str, dict[str, Any]] = {
 BEST = {"color": "#009e73", "label": "best so far"}
 
 
-def progress(frame: pd.DataFrame, unit: str | None = None) -> Figure:
+def progress(frame: pd.DataFrame, unit: str | None = None, target: float | None = None) -> Figure:
     """Throughput of each experiment in the order of the log, and the best so far.
 
     Error bars are 95 % intervals; hollow markers do not count; a cross at the bottom has no figure. The
-    scale is logarithmic when the figures span more than a factor of ten.
+    scale is logarithmic when the figures span more than a factor of ten. A target, in units per second, is a
+    dashed line.
 
     Raises
     ------
@@ -58,10 +59,12 @@ def progress(frame: pd.DataFrame, unit: str | None = None) -> Figure:
     axes.set_title(title, color=INK, fontsize=11, loc="left", parse_math=False)
     measured = [point for point in found if math.isfinite(point.value)]
     _draw_best(axes, found)
+    if target is not None and measured:
+        axes.axhline(target, color=INK, lw=1.4, ls=(0, (5, 3)), zorder=1, label="goal")
     for kind, style in STYLES.items():
         _draw(axes, [point for point in measured if point.kind == kind], style)
     _draw_failed(axes, [point for point in found if not math.isfinite(point.value)])
-    _label_axes(axes, found, measured, unit)
+    _label_axes(axes, found, measured, unit, target)
     if len(found) <= LABELLED:
         _label_bests(axes, found)
     handles, labels = axes.get_legend_handles_labels()
@@ -140,10 +143,13 @@ def _draw_failed(axes: Axes, chosen: Sequence[Point]) -> None:
             )
 
 
-def _label_axes(axes: Axes, found: Sequence[Point], measured: Sequence[Point], unit: str) -> None:
+def _label_axes(
+    axes: Axes, found: Sequence[Point], measured: Sequence[Point], unit: str, target: float | None
+) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     values = [point.value for point in measured if point.value > 0]
+    values += [target] if values and target is not None else []
     logarithmic = bool(values) and max(values) > 10 * min(values)
     if logarithmic:
         axes.set_yscale("log")
