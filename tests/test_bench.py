@@ -18,6 +18,8 @@ from optbook.experiments.log import session
 from optbook.settings import OptBook
 from tests.fakes import FakeClock
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 
 @pytest.fixture
 def fake() -> FakeClock:

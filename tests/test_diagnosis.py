@@ -223,12 +223,14 @@ def told(program: Program) -> str:
     return found
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("free_signal", "one_thread")
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: f"{program.kind}: {program.name}")
 def test_programs_of_a_known_kind(program: Program) -> None:
     assert told(program).startswith(f"{program.kind}: ")
 
 
+@pytest.mark.alone
 def test_the_log_has_the_kind() -> None:
     experiment = optbook.bench(PROGRAMS[0].run, "told")
     assert optbook.log().diagnosis.iloc[-1] == experiment.diagnosis == "waiting for data"

@@ -21,6 +21,8 @@ from optbook.optimize.equivalence import ALPHA, TOLERANCES, same_accuracy, same_
 from tests.fakes import FakeClock
 from tests.shells import shell_with_optbook
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 

@@ -22,6 +22,8 @@ from optbook.simplify.forecast import Forecast, newest
 from optbook.simplify.result import Ceiling, Estimate, Part
 from tests.shells import shell_with_optbook
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 
 @pytest.fixture(autouse=True)
 def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:

@@ -12,6 +12,8 @@ import pytest
 import optbook
 from tests.shells import shell_with_optbook
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 Run = Callable[[str], Any]  # IPython leaves its results untyped
 
 

@@ -61,6 +61,7 @@ def test_a_chapter_runs_alone_with_its_exercises_left_empty(name: str, log_path:
 
 
 @pytest.mark.notebook
+@pytest.mark.timeout(1200)
 def test_the_chapters_run_in_order_and_solutions_pass(log_path: Path) -> None:
     rows = 0
     for name in notebooks.NAMES:

@@ -29,6 +29,8 @@ from optbook.errors import OptbookError, OptionError
 from optbook.experiments.record import Experiment
 from tests.shells import shell_with_optbook
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 Run = Callable[[str], Any]
 
 
@@ -230,6 +232,7 @@ def called_next() -> None:
     pass
 
 
+@pytest.mark.alone
 def test_arithmetic_on_arrays_is_not_taken_for_the_function_called_next(free_signal: None) -> None:
     numbers = np.ones(1_000_000)
 

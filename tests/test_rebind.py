@@ -12,6 +12,8 @@ from optbook.experiments import log
 from optbook.experiments.record import Experiment
 from tests.test_magics import Run, run, shell
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 __all__ = ["run", "shell"]
 
 SLOW = "import time\ndef augment(): time.sleep(0.004)"

@@ -20,6 +20,8 @@ from optbook.benchmark.runner import Execution, Outcome, Plan, Workload
 from optbook.errors import OptbookError, OptionError
 from tests.fakes import FakeClock
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 
 def measure(
     run: Callable[[], object],

@@ -257,6 +257,7 @@ def test_the_memory_bound_is_kept_and_said() -> None:
 # The check
 
 
+@pytest.mark.alone
 def test_a_call_takes_about_as_long_alone_as_in_a_system_that_leaves_it_alone() -> None:
     def part(number: int) -> int:
         return sum(range(number))

@@ -21,6 +21,8 @@ from optbook.optimize.sweep import Sweep, out_of_memory, sweep
 from tests.fakes import FakeClock
 from tests.shells import shell_with_optbook
 
+pytestmark = pytest.mark.usefixtures("collected_heap")
+
 SIZES = (8, 16, 32, 64)
 
 
