@@ -142,7 +142,6 @@ def _overlapping(rng: np.random.Generator) -> tuple[Any, ...]:
 
 STAGES: Mapping[str, _Stage] = MappingProxyType(
     {
-        "decode": _Stage("optbook.hotdog.pixels:decode_full_size", lambda rng: (_picture(rng), SIZE)),
         "augment": _Stage(
             "optbook.hotdog.augment:augment_step_by_step",
             lambda rng: (
@@ -200,7 +199,7 @@ def _chosen(mine: Any) -> tuple[str, Callable[..., Any]] | Verdict:
         return changed[0], getattr(mine, changed[0])
     if changed:
         return Verdict(False, f"{', '.join(changed)} are changed: change one of them, and leave the others")
-    return Verdict(False, f"no stage is changed: put a function of yours into one of {', '.join(STAGES)}")
+    return Verdict(False, f"mine has a function of yours in none of {', '.join(STAGES)}: write {example}")
 
 
 def _task(stage: str) -> Exercise:
