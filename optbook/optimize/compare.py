@@ -20,6 +20,7 @@ from optbook.benchmark.progress import Progress
 from optbook.benchmark.quantities import Quantity
 from optbook.benchmark.recorder import active
 from optbook.errors import OptbookError, OptionError
+from optbook.experiments.checked import ResultCheck, record_check
 from optbook.optimize.check import Check, Pair, Same
 from optbook.optimize.outputs import SameOutputs
 
@@ -112,7 +113,8 @@ def compare(
             step are compared.
         isolate: run each in fresh interpreters; both must be importable, and ``setup`` and ``steps`` None.
         same: what must be equal after a run of each: what this function returns, or what the two return if
-            True. Both are run once more for it, from the same random state, before anything is timed.
+            True. Both are run once more for it, from the same random state, before anything is timed. What
+            came of it goes to the log, for the report.
         metrics: figures to show for both, by name; functions are called after that run of each.
         rtol, atol, strict: how equal they must be; see `optbook.same_outputs`.
         seed: of the random order.
@@ -156,6 +158,8 @@ def compare(
     result = comparison(names, last, times, pair.loops, looks, _warnings(pair, last))
     if checked is None:
         return result
+    if checked.same is not None:
+        record_check(ResultCheck(*names, checked.same.holds, checked.same.sentence))
     warnings = (*result.warnings, *checked.problems)
     return dataclasses.replace(result, same=checked.same, metrics=checked.metrics, warnings=warnings)
 
