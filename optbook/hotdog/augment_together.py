@@ -99,15 +99,17 @@ def warp_together(batch: Tensor, matrices: Floats) -> Tensor:
     half = np.array([width - 1, height - 1]) / 2
     back = np.linalg.inv(matrices) * half / half[:, None]
     wanted = torch.from_numpy(back).float()
-    grid = (every_pixel(height, width) @ wanted.transpose(1, 2)).view(-1, height, width, 2)
+    # Where a pixel comes from is a sum: one part depends on its column only, the other on its row.
+    by_column = wanted[:, :, 0, None] * positions(width)  # (B, 2, width)
+    by_row = wanted[:, :, 1, None] * positions(height)
+    grid = (by_column[:, :, None, :] + by_row[:, :, :, None]).permute(0, 2, 3, 1)
     return F.grid_sample(batch, grid, mode="bilinear", padding_mode="border", align_corners=True)
 
 
 @cache
-def every_pixel(height: int, width: int) -> Tensor:
-    """Where each pixel lies, (height · width, 2), x before y, from −1 to 1."""
-    ys, xs = torch.meshgrid(torch.linspace(-1, 1, height), torch.linspace(-1, 1, width), indexing="ij")
-    return torch.stack([xs.flatten(), ys.flatten()], dim=1)
+def positions(count: int) -> Tensor:
+    """The middles of so many pixels in a row, from −1 to 1."""
+    return torch.linspace(-1, 1, count)
 
 
 def turn_together(boxes: Sequence[Floats], matrices: Floats, width: int, height: int) -> list[Floats]:
@@ -135,7 +137,7 @@ def recolour_together(batch: Tensor, changes: Changes) -> None:
     mean = (batch.mean(dim=(2, 3), keepdim=True) * grey).sum(dim=1, keepdim=True)
     batch.mul_(changes.contrast).add_(mean * (1 - changes.contrast)).clamp_(0, 1)
     own = F.conv2d(batch, grey)
-    batch.mul_(changes.saturation).add_(own.mul_(1 - changes.saturation)).clamp_(0, 1)
+    torch.lerp(own, batch, changes.saturation, out=batch).clamp_(0, 1)
 
 
 def add_noise_together(batch: Tensor, changes: Changes) -> None:
