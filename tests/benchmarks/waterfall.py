@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from optbook import formatting as write
 from optbook.hotdog.cures import Cure
 from optbook.hotdog.recipe import Recipe
 
-COUNTING = frozenset(("inference_batch_size", "inference_mode", "find", "suppress"))
+COUNTING = frozenset(field.name for field in fields(Recipe) if field.name.startswith("inference_")) | {
+    "find",
+    "suppress",
+}
 """Fields of the recipe that only matter when hot dogs are counted."""
 SHARED = frozenset(("decode", "resize", "normalise", "network", "dtype", "autocast", "channels_last"))
 """Fields that matter both when it trains and when it counts."""
 BETWEEN = frozenset(("checkpoint", "checkpoint_every"))
 """Fields that matter between two epochs, not in a step."""
+WHOLE, LINE = "#999999", "#444444"
 SAVES, COSTS = "#0072B2", "#D55E00"  # of Okabe and Ito's palette, which colour-blind readers can tell apart
 
 
@@ -112,38 +116,48 @@ def draw(found: Sequence[Bar], run: Run, path: Path, title: str) -> None:
     """The bars as a picture: on the left what a run takes and costs, on the right each cure alone."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+    seconds = [run.seconds(found[0].before), *(run.seconds(bar.throughput) for bar in found)]
+    price = run.price / 3600
     with mpl.rc_context({"font.size": 9, "axes.spines.right": False}):
-        figure = Figure(figsize=(10, 0.34 * len(found) + 2.2), layout="constrained")
+        figure = Figure(figsize=(10, 0.34 * len(found) + 2.5), layout="constrained")
         falling, single = figure.subplots(1, 2, sharey=True, width_ratios=[3, 2])
         figure.suptitle(title)
-        places = range(1, len(found) + 1)
-        falling.barh(0, run.seconds(found[0].before), color="#999999")
-        for place, bar in zip(places, found, strict=True):
-            after, before = run.seconds(bar.throughput), run.seconds(bar.before)
-            saves = after <= before
+        falling.barh(0, seconds[0], color=WHOLE)
+        for place, bar in enumerate(found, start=1):
+            before, after = seconds[place - 1], seconds[place]
+            colour, hatch = (SAVES, "") if after <= before else (COSTS, "///")
             falling.barh(
                 place,
                 abs(before - after),
                 left=min(before, after),
-                color=SAVES if saves else COSTS,
-                hatch="" if saves else "///",
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
             )
-            falling.plot([after, after], [place - 0.4, place + 1.4], color="#444444", linewidth=0.8)
-            falling.annotate(f"{bar.gain:.2f}×", (max(before, after), place), (4, 0),
-                             textcoords="offset points", va="center", fontsize=8)  # fmt: skip
-            single.plot([1, bar.alone], [place, place], color="#999999", linewidth=1)
-            single.plot(
-                bar.alone, place, marker="o" if bar.alone >= 1 else "X", color=SAVES if saves else COSTS
+            falling.plot([after, after], [place - 0.4, place + 1.4], color=LINE, linewidth=0.8)
+            shift = {"xytext": (4, 0), "textcoords": "offset points"}
+            falling.annotate(
+                f"{bar.gain:.2f}×", (max(before, after), place), va="center", fontsize=8, **shift
             )
+            colour, marker = (SAVES, "o") if bar.alone >= 1 else (COSTS, "X")
+            single.plot([1, bar.alone], [place, place], color=WHOLE, linewidth=1)
+            single.plot(bar.alone, place, marker=marker, color=colour)
+        falling.barh(len(found) + 1, seconds[-1], color=WHOLE)
         falling.set_xscale("log")
-        falling.set_xlabel("seconds of a training run (logarithmic)")
-        price = run.price / 3600
+        falling.set_xlim(min(seconds) / 1.5, max(seconds) * 1.5)
+        falling.set_xlabel("seconds of a run (logarithmic)")
         costs = falling.secondary_xaxis("top", functions=(lambda s: s * price, lambda c: c / price))
         costs.set_xlabel(f"its cost, at {run.price:.2f} an hour")
-        single.axvline(1, color="#444444", linewidth=0.8)
-        single.set_xlabel("this cure alone: times as fast as the first version")
-        falling.set_yticks(range(len(found) + 1), ["first version", *(bar.name for bar in found)])
+        for axis in (falling.xaxis, costs.xaxis):
+            axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_locator(NullLocator())
+        single.axvline(1, color=LINE, linewidth=0.8)
+        single.set_xlabel("each cure alone: times as fast as the first version")
+        names = ["first version", *(bar.name for bar in found), "all of them"]
+        falling.set_yticks(range(len(names)), names)
         falling.invert_yaxis()
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=130, metadata={"Software": None})
