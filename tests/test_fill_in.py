@@ -165,6 +165,16 @@ def test_patching_the_first_version_changes_nothing(
     assert judged(lambda values: values**2).solved
 
 
+def test_putting_other_code_into_a_reference_changes_nothing() -> None:
+    def square(values: Any, *, power: int = 2) -> Any:
+        return values**power
+
+    task = exercise(reference=square)
+    square.__code__ = (lambda values, *, power=2: values).__code__
+    assert not task.judge({"fast": lambda values: values}).solved
+    assert task.judge({"fast": lambda values: values * values}).solved
+
+
 @pytest.mark.usefixtures("slow")
 def test_inputs_are_fresh_and_whoever_changes_them_changes_only_their_own() -> None:
     seen: list[Any] = []

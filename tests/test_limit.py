@@ -9,12 +9,15 @@ import time
 from collections.abc import Callable
 
 import pytest
+from IPython.core.error import UsageError
 
 from optbook.errors import OptbookError
 from optbook.settings import settings
 from optbook.workshop import exercises
 from optbook.workshop.exercises import Exercise, Verdict
+from optbook.workshop.fill_in import fill_in
 from optbook.workshop.limit import TooLong, limited
+from tests.shells import shell_with_optbook
 
 
 def forever() -> None:
@@ -127,6 +130,23 @@ def test_objects_that_raise_while_judged_are_a_verdict_and_our_own_errors_are_no
     assert of(bad, monkeypatch).message == "judging it raised RuntimeError: hostile <b>"
     with pytest.raises(OptbookError, match="mistake of the chapter"):
         of(ours, monkeypatch)
+
+
+def test_a_cell_of_a_notebook_is_limited_and_its_lines_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = fill_in(
+        "99_id", "same", "", inputs=lambda rng: (rng.random(3),), reference=lambda values: values * 1
+    )
+    monkeypatch.setattr(exercises, "exercises", lambda: {"99_id": task})
+    with shell_with_optbook() as shell:
+        shell.run_line_magic("config", "OptBook.check_seconds = 0.2")
+        shell.run_cell("def same(values):\n    while True:\n        pass")
+        assert "took longer than 0.2 s" in str(shell.run_line_magic("check", "99_id"))
+        shell.run_cell("def same(values):\n    half = values / 2\n    return half.shape[7]")
+        found = str(shell.run_line_magic("check", "99_id"))
+        assert "raised IndexError" in found
+        assert "in line 3: return half.shape[7]" in found
+        with pytest.raises(UsageError, match="no exercise '<script>'"):
+            shell.run_line_magic("check", "<script>")
 
 
 def test_the_limit_is_validated() -> None:

@@ -35,7 +35,7 @@ from optbook.optimize.compare import compare
 from optbook.optimize.outputs import same_outputs
 from optbook.workshop.exercises import Exercise, Verdict
 from optbook.workshop.limit import raised
-from optbook.workshop.original import Watch, code_of, imported
+from optbook.workshop.original import Watch, code_of, imported, kept
 
 ROUNDS = 3
 """Inputs that are tried, each drawn anew."""
@@ -120,7 +120,7 @@ class _Task:
     ) -> None:
         self._variable = variable
         self._inputs = inputs
-        self._reference = reference
+        self._reference = reference if isinstance(reference, str) else kept(reference)
         self._same = same
         self._only_functions = call is None
         self._call = call or _called

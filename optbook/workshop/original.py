@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from optbook.errors import OptionError
@@ -35,6 +35,16 @@ def imported(place: str) -> Any:
             raise OptionError(f"{place!r} can't be imported: {name} has no {path}")
         found = getattr(found, part)
     return found
+
+
+def kept(function: Any) -> Any:
+    """A Python function as it is now, whatever is put into it later; anything else itself."""
+    if not isinstance(function, FunctionType):
+        return function
+    code, names = function.__code__, function.__globals__
+    copy = FunctionType(code, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 class Watch:

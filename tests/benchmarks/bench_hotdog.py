@@ -54,8 +54,8 @@ GOAL = 0.95
 """Share of validation pictures whose hot dogs must be counted right."""
 FEW, MANY = 32, 512
 """Pictures of one timed run, of a slow system and of a fast one."""
-SECONDS_OF_A_RUN = 1.5
-ROUNDS = 4
+SECONDS_OF_A_RUN = 1.0
+ROUNDS = 3
 MiB = 2**20
 
 
@@ -392,7 +392,7 @@ def predicted(cure: Cure, before: Training, after: Training) -> tuple[float, flo
             [cure.component],
             label,
             setup=before.fresh,
-            budget=max(0.5, 15 * SCALE),
+            budget=max(0.5, 10 * SCALE),
             namespace={"recipe": before.recipe},
             seed=0,
         )
