@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +19,14 @@ from optbook.hotdog.detect import (
     draw_boxes,
     every_hot_cell,
     find_hotdogs,
+    hot_cells_together,
     intersection_over_union,
     suppress_one_by_one,
 )
 from optbook.hotdog.evaluate import evaluate
 from optbook.hotdog.network import HotdogNet
 from optbook.hotdog.recipe import Recipe
+from optbook.hotdog.suppress import suppress_together
 from optbook.hotdog.train import HOTDOGS
 from optbook.hotdog.weights import DEFAULT_WEIGHTS, load_weights
 from tests.test_hotdog_stages import paint
@@ -47,6 +51,19 @@ def test_hot_cells_become_boxes_round_their_middles() -> None:
     assert scores.tolist() == [pytest.approx(0.9)]
     nothing = every_hot_cell(heat, sides, threshold=0.95)
     assert [part.shape for part in nothing] == [(0, 4), (0,)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hot_cells_together_are_the_same(dtype: torch.dtype) -> None:
+    chance = torch.Generator().manual_seed(0)
+    heat = torch.rand(1, 8, 8, generator=chance).to(dtype)
+    sides = (torch.rand(4, 8, 8, generator=chance) * 30).to(dtype).requires_grad_()
+    for threshold in (0.5, float(heat[0, 3, 4]), 2.0):
+        expected = every_hot_cell(heat, sides.detach(), threshold)
+        for ours, theirs in zip(hot_cells_together(heat, sides, threshold), expected, strict=True):
+            assert ours.dtype == theirs.dtype
+            assert ours.shape == theirs.shape
+            assert torch.equal(ours, theirs)
 
 
 def test_suppression_keeps_the_hottest_of_those_that_overlap() -> None:
@@ -101,6 +118,51 @@ def test_files_pixels_and_pictures_give_the_same_detections(
         assert a.boxes.tolist() == b.boxes.tolist() == c.boxes.tolist()
         assert a.boxes == pytest.approx(d.boxes, abs=1e-4)
     assert detect(network, recipe, []) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "tolerance"),
+    [
+        ({"inference_threads": 2, "inference_batch_size": 2}, 1e-4),
+        ({"inference_threads": 1}, 0),
+        ({"find": hot_cells_together}, 0),
+        ({"suppress": suppress_together}, 0),
+        ({"channels_last": True}, 1e-3),
+        ({"inference_batch_size": 32}, 1e-4),
+        ({"dtype": torch.float64}, 1e-3),
+    ],
+    ids=lambda change: next(iter(change)) if isinstance(change, dict) else "",
+)
+def test_a_cure_finds_the_same_hotdogs(tmp_path: Path, change: dict[str, Any], tolerance: float) -> None:
+    pictures = paint(tmp_path, 5)
+    recipe = Recipe.first().replace(input_size=32, dtype=torch.float32, threshold=0.01)
+    torch.manual_seed(0)
+    network = HotdogNet(4)
+    before = detect(network, recipe, pictures)
+    after = detect(network, recipe.replace(**change), pictures)
+    assert sum(found.count for found in before) > 5
+    for one, other in zip(before, after, strict=True):
+        assert one.boxes == pytest.approx(other.boxes, abs=tolerance)
+        assert one.scores == pytest.approx(other.scores, abs=tolerance)
+
+
+def test_a_picture_that_cannot_be_read_stops_the_threads_too(tmp_path: Path) -> None:
+    pictures = paint(tmp_path)
+    pictures[1].path.write_bytes(b"no picture")
+    recipe = Recipe.first().replace(input_size=16, inference_threads=2)
+    with pytest.raises(OSError, match=re.escape(str(pictures[1].path))):
+        detect(HotdogNet(4), recipe, pictures)
+
+
+def test_the_tuned_recipe_counts_as_the_first() -> None:
+    pictures = load_folder(HOTDOGS, "val")[:40]
+    network = load_weights().network
+    first, tuned = (
+        detect(network, recipe, pictures)
+        for recipe in (Recipe.first().replace(dtype=torch.float32), Recipe.tuned())
+    )
+    same = sum(one.count == other.count for one, other in zip(first, tuned, strict=True))
+    assert same >= 38
 
 
 def test_perfect_detections_score_one_and_wrong_ones_zero(

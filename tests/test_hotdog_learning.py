@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import pickle
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,18 @@ from torch.utils.flop_counter import FlopCounterMode
 from optbook.hotdog.coco import Picture
 from optbook.hotdog.dataset import Batch
 from optbook.hotdog.loss import focal_and_l1
-from optbook.hotdog.network import HotdogNet, Output
+from optbook.hotdog.network import NETWORKS, HotdogNet, Output
 from optbook.hotdog.recipe import Recipe
 from optbook.hotdog.train import main
-from optbook.hotdog.training import print_nothing, share_of_lr, train
+from optbook.hotdog.training import (
+    CHECK_EVERY,
+    fused_adamw,
+    print_nothing,
+    remember_detached,
+    share_of_lr,
+    step_without_waiting,
+    train,
+)
 from optbook.hotdog.weights import load_weights, save_weights
 from tests.test_hotdog_stages import paint
 
@@ -142,13 +151,96 @@ def test_a_batch_of_another_dtype_is_refused(pictures: list[Picture]) -> None:
         learner.recipe.step(learner, batch)
 
 
-def test_weights_survive_the_disk(tmp_path: Path) -> None:
-    network = HotdogNet(4).double().eval()
+def losses_of(pictures: list[Picture], **changes: Any) -> list[float]:
+    return train(small().replace(dtype=torch.float32, epochs=4, **changes), pictures, progress=False).losses
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": step_without_waiting},
+        {"remember": remember_detached},
+        {"optimiser": fused_adamw},
+        {"channels_last": True},
+        {"anomaly_detection": False},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_cure_of_the_step_does_not_change_what_is_learnt(
+    pictures: list[Picture], change: dict[str, Any]
+) -> None:
+    assert losses_of(pictures, **change) == pytest.approx(losses_of(pictures), rel=1e-3)
+
+
+def test_bfloat16_learns_nearly_the_same(pictures: list[Picture]) -> None:
+    halves = losses_of(pictures, autocast=torch.bfloat16)
+    assert halves == pytest.approx(losses_of(pictures), rel=0.1, abs=0.02)
+    assert halves != losses_of(pictures)
+
+
+def test_other_networks_learn_too(pictures: list[Picture]) -> None:
+    for network in NETWORKS.values():
+        losses = losses_of(pictures, network=network, batch_size=3)
+        assert losses[-1] < losses[0]
+
+
+def test_remembered_losses_hold_no_graph(pictures: list[Picture]) -> None:
+    learner = small().replace(remember=remember_detached).learner(pictures)
+    learner.recipe.step(learner, next(iter(small().loader(pictures))))
+    assert learner.history[0].grad_fn is None
+    assert learner.history[0].requires_grad is False
+
+
+@pytest.mark.parametrize("steps_after", [0, CHECK_EVERY - 2])
+def test_a_lost_loss_is_found_later_without_waiting(pictures: list[Picture], steps_after: int) -> None:
+    recipe = small().replace(step=step_without_waiting, anomaly_detection=False)
+    learner = recipe.learner(pictures)
+    batch = next(iter(recipe.loader(pictures)))
+    broken = batch._replace(images=torch.full_like(batch.images, math.nan))
+    recipe.step(learner, batch)
+    with pytest.raises(FloatingPointError, match="step 2: the loss is nan") as caught:  # noqa: PT012
+        recipe.step(learner, broken)
+        for _ in range(steps_after):
+            recipe.step(learner, batch)
+        assert steps_after == 0
+        learner.finish()
+    assert "\n" not in str(caught.value)
+    assert learner.steps <= 2 + CHECK_EVERY
+    learner.finish()
+
+
+def test_compiling_without_a_compiler_says_what_to_do(
+    pictures: list[Picture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match=r"compile=True needs a C.. compiler.* take compile=False"):
+        small().replace(compile=True).learner(pictures)
+
+
+def test_a_compiled_network_is_called_and_saved_as_itself(
+    pictures: list[Picture], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled = []
+
+    def compile_in_no_time(network: torch.nn.Module) -> Callable[..., Any]:
+        return lambda images: (compiled.append(images.shape), network(images))[1]
+
+    monkeypatch.setattr(torch, "compile", compile_in_no_time)
+    monkeypatch.setattr("optbook.hotdog.training.need_compiler", lambda *_: None)
+    trained = train(small().replace(compile=True), pictures, progress=False)
+    assert len(compiled) == 2
+    assert isinstance(trained.network, HotdogNet)
+
+
+@pytest.mark.parametrize("build", NETWORKS.values(), ids=NETWORKS)
+def test_weights_survive_the_disk(tmp_path: Path, build: Callable[[int], torch.nn.Module]) -> None:
+    network = build(4).double().eval()
     path = tmp_path / "new" / "weights.pt"
     save_weights(path, network, width=4, input_size=32, facts={"exact": 0.5})
     loaded = load_weights(path)
     assert loaded.input_size == 32
     assert loaded.facts == {"exact": 0.5}
+    assert type(loaded.network) is build
     images = torch.rand(1, 3, 32, 32)
     assert torch.allclose(loaded.network(images).heat, network(images.double()).heat.float(), atol=1e-4)
 
@@ -174,6 +266,27 @@ def test_missing_damaged_and_foreign_weights_each_say_what_they_are(tmp_path: Pa
         assert "\n" not in str(caught.value)
 
 
+def test_weights_of_the_first_format_are_of_the_first_network(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+    save_weights(path, HotdogNet(4), width=4, input_size=32, facts={})
+    content = torch.load(path, weights_only=True)
+    del content["network"]
+    torch.save({**content, "format": "optbook hotdog 1"}, path)
+    assert type(load_weights(path).network) is HotdogNet
+
+
+def test_weights_of_an_unknown_network_name_it(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pt"
+
+    class TheirNet(HotdogNet):
+        pass
+
+    save_weights(path, TheirNet(4), width=4, input_size=32, facts={})
+    with pytest.raises(ValueError, match="holds weights of TheirNet, which is none of HotdogNet, ") as caught:
+        load_weights(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_the_command_trains_and_keeps_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     annotations = {
         "images": [{"id": 1, "file_name": "0.png", "width": 60, "height": 40}],
@@ -185,7 +298,7 @@ def test_the_command_trains_and_keeps_weights(tmp_path: Path, capsys: pytest.Cap
     for split in ("train", "val"):
         (tmp_path / "annotations" / f"{split}.json").write_text(str(annotations).replace("'", '"'), "utf-8")
     output = tmp_path / "weights.pt"
-    main(["--data", str(tmp_path), "--output", str(output), "--epochs", "1", "--workers", "0"])
+    main(["--data", str(tmp_path), "--output", str(output), "--epochs", "1"])
     assert "1 counted exactly" in capsys.readouterr().out.replace("100.0% of ", "").replace("0.0% of ", "")
     assert load_weights(output).facts["epochs"] == 1
     assert np.isfinite([p.sum().item() for p in load_weights(output).network.parameters()]).all()

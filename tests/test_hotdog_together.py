@@ -24,7 +24,7 @@ from optbook.hotdog.coco import load_folder
 from optbook.hotdog.dataset import HotdogDataset, Sample, Turn, collate_arrays, collate_into_buffers
 from optbook.hotdog.recipe import Recipe
 from optbook.hotdog.targets import Targets, draw_cell_by_cell, draw_together, draw_with_arrays
-from optbook.hotdog.train import HOTDOGS, decode_shrunk
+from optbook.hotdog.train import HOTDOGS
 from tests.test_hotdog_stages import paint
 
 Floats = NDArray[np.floating]
@@ -51,12 +51,17 @@ IMAGES = [smooth(seed) for seed in range(8)]
 BOXES = [some_boxes(seed) for seed in range(8)]
 
 
+def shrunk(path: Path, size: int) -> Floats:
+    image, _ = pixels.resize_through_bytes(pixels.decode_full_size(path, size), np.zeros((0, 4)), size)
+    return image
+
+
 def test_a_small_decoded_picture_is_the_shrunk_one_in_bytes() -> None:
     for picture in load_folder(HOTDOGS, "val")[:12]:
         small = pixels.decode_small(picture.path, 128)
         assert small.dtype == np.uint8
         assert small.shape == (128, 128, 3)
-        difference = np.abs(small / 255.0 - decode_shrunk(picture.path, 128))
+        difference = np.abs(small / 255.0 - shrunk(picture.path, 128))
         if min(picture.width, picture.height) < 256:
             assert difference.max() < 1e-9
         else:  # the JPEG was decoded at half its size, by another filter than Pillow's
@@ -67,7 +72,7 @@ def test_a_small_decoded_picture_is_the_shrunk_one_in_bytes() -> None:
 def test_a_picture_without_draft_decodes_exactly_as_the_first_version_shrinks_it(tmp_path: Path) -> None:
     picture = paint(tmp_path, 2)[1]
     small = pixels.decode_small(picture.path, 16)
-    assert np.abs(small / 255.0 - decode_shrunk(picture.path, 16)).max() < 1e-9
+    assert np.abs(small / 255.0 - shrunk(picture.path, 16)).max() < 1e-9
     in_memory = pixels.decode_small(pixels.pixels_of(picture.path), 16)
     assert (small == in_memory).all()
     assert (pixels.decode_small(small, 16) == small).all()
