@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from optbook.optimize.sweep import sweep
     from optbook.repeat.goal import goal
     from optbook.repeat.overview import progress
+    from optbook.repeat.report import report
     from optbook.repeat.widgets import dashboard
     from optbook.simplify.ceiling import ceiling
     from optbook.simplify.expect import expect
@@ -40,6 +41,7 @@ __all__ = [
     "peaks",
     "profile",
     "progress",
+    "report",
     "same_accuracy",
     "same_losses",
     "same_outputs",
@@ -65,6 +67,7 @@ _WHERE = {
     "profile": "optbook.benchmark.profiles.profile",
     "goal": "optbook.repeat.goal",
     "progress": "optbook.repeat.overview",
+    "report": "optbook.repeat.report",
     "dashboard": "optbook.repeat.widgets",
     "ceiling": "optbook.simplify.ceiling",
     "stub": "optbook.simplify.stubs",

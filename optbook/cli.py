@@ -58,6 +58,19 @@ def log_command(rows: int) -> None:
     click.echo(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format, max_colwidth=40))
 
 
+@main.command("report")
+@click.option("-o", "--output", metavar="FILE", help="Write it here, as .html or .md [default: print it].")
+@click.option("--unit", help="What throughput counts [default: that of the latest goal].")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def report_command(output: str | None, unit: str | None, force: bool) -> None:
+    """One page for the meeting: before and after, plots, what was not checked, what is left."""
+    try:
+        made = optbook.report(output, unit, force=force)
+    except OptbookError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"Written to {output}." if output is not None else str(made))
+
+
 @main.command("doctor")
 def doctor_command() -> None:
     """Look for what would spoil a measurement here; fails if it is severe."""

@@ -24,7 +24,7 @@ _STYLE = (
     "color:var(--jp-ui-font-color1,currentColor);line-height:1.3"
 )
 _FAINT = "color:var(--jp-ui-font-color2,gray)"
-_HEADS = ("#", "label", "status", "throughput", "±", "seconds", "× first", "CPU", "memory", "stubs", "!")
+HEADS = ("#", "label", "status", "throughput", "±", "seconds", "× first", "CPU", "memory", "stubs", "!")
 _NUMERIC = frozenset({"#", "throughput", "±", "seconds", "× first", "CPU", "memory", "!"})
 _TITLES = {
     "±": "half the 95 % interval",
@@ -202,14 +202,14 @@ def table_html(frame: pd.DataFrame, last: int = LAST) -> str:
     head = "".join(
         f'<th scope="col" title="{escape(_TITLES.get(name, ""))}" '
         f'style="{cell.format(_side(name))};font-weight:600">{escape(name)}</th>'
-        for name in _HEADS
+        for name in HEADS
     )
     body = ""
     for row in table_rows(frame, last):
         real = row[2] == "ok" and not row[9]
         cells = "".join(
             f'<td style="{cell.format(_side(name))}">{escape(value)}</td>'
-            for name, value in zip(_HEADS, row, strict=True)
+            for name, value in zip(HEADS, row, strict=True)
         )
         body += f'<tr style="{"" if real else _FAINT + ";font-style:italic"}">{cells}</tr>'
     more = _more(frame, last)
@@ -234,10 +234,10 @@ def _more(frame: pd.DataFrame, last: int) -> str:
 def _text_table(rows: Sequence[tuple[str, ...]]) -> str:
     if not rows:
         return ""
-    used = [i for i in range(len(_HEADS)) if i < 2 or any(row[i] for row in rows)]
-    lines = [[_HEADS[i] for i in used], *([row[i] for i in used] for row in rows)]
+    used = [i for i in range(len(HEADS)) if i < 2 or any(row[i] for row in rows)]
+    lines = [[HEADS[i] for i in used], *([row[i] for i in used] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(used))]
-    right = [_HEADS[i] in _NUMERIC for i in used]
+    right = [HEADS[i] in _NUMERIC for i in used]
     return "\n".join(
         "  ".join(
             text.rjust(width) if flush else text.ljust(width)
