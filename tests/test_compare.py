@@ -193,3 +193,15 @@ def test_hostile_labels_stay_text() -> None:
 
 def test_it_is_public() -> None:
     assert optbook.compare is compare
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.1])
+def test_what_each_prints_appears_once(seconds: float, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = FakeClock()
+
+    def printing() -> None:
+        print("a line")
+        fake.spend(seconds)
+
+    compare(printing, noisy(fake, seconds, 1), clock=fake.clock)
+    assert capsys.readouterr().out.count("a line") == 1

@@ -59,11 +59,12 @@ class Interleaved:
         for index in indices:
             with output.limited(self.printed):
                 self.sample(index)
-        seconds = [min(self.sample(index) for _ in range(2)) for index in indices]
-        shortest = max(min(seconds), 1e-9)
-        if all(side.setup is None for side in self.sides) and shortest < SAMPLE_SECONDS:
-            self.loops = math.ceil(SAMPLE_SECONDS / shortest)
-            seconds = [self.loops * self.sample(index) for index in indices]
+        with output.dropped(self.repeated):
+            seconds = [min(self.sample(index) for _ in range(2)) for index in indices]
+            shortest = max(min(seconds), 1e-9)
+            if all(side.setup is None for side in self.sides) and shortest < SAMPLE_SECONDS:
+                self.loops = math.ceil(SAMPLE_SECONDS / shortest)
+                seconds = [self.loops * self.sample(index) for index in indices]
         return seconds
 
     def sample(self, index: int) -> float:
