@@ -168,6 +168,9 @@ def test_augmentation_together_repeats_and_does_not_depend_on_its_batch() -> Non
     assert torch.equal(torch.as_tensor(images), torch.as_tensor(again))
     assert np.asarray(alone[0]) == pytest.approx(np.asarray(images[5]), abs=1e-6)
     assert its_boxes[0] == pytest.approx(boxes[5])
+    many, their_boxes = augment_together(IMAGES * 2, BOXES * 2, chances(8) * 2)
+    assert np.asarray(many[:8]) == pytest.approx(np.asarray(images), abs=1e-6)
+    assert len(many) == len(their_boxes) == 16
     other, _ = augment_together(IMAGES, BOXES, chances(9)[1:])
     assert not torch.equal(torch.as_tensor(images), torch.as_tensor(other))
     assert (IMAGES[0] == smooth(0)).all()  # nothing was changed in place

@@ -31,6 +31,7 @@ from optbook.hotdog.augment import (
 from optbook.hotdog.batched import Floats, Images, as_batch, for_a_batch, one_size
 
 GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
+AT_ONCE = 8  # pictures: what is worked on should stay in the processor's cache
 NOISE_SUPPLY = 2**20  # numbers; a picture of 128 × 128 takes 49 152 that follow one another
 
 
@@ -52,21 +53,31 @@ def augment_together(
 ) -> tuple[Images, Sequence[Floats]]:
     """Change all pictures of a batch, and their boxes; returns (B, height, width, 3) of float32.
 
-    Pictures of different sizes can't lie in one tensor: then each makes a batch of its own, and a list comes
-    back.
+    Pictures of different sizes can't lie in one tensor: then they are changed one by one, and come back as a
+    list.
     """
     if not one_size(images):
         each = [
-            augment_together([image], [some], [rng])
-            for image, some, rng in zip(images, boxes, rngs, strict=True)
+            change_some([image], [some], [rng]) for image, some, rng in zip(images, boxes, rngs, strict=True)
         ]
-        return [changed[0] for changed, _ in each], [kept[0] for _, kept in each]
+        return [batch[0].permute(1, 2, 0) for batch, _ in each], [changed[0] for _, changed in each]
+    starts = range(0, len(images), AT_ONCE)
+    parts = [slice(start, start + AT_ONCE) for start in starts]
+    changed = [change_some(images[part], boxes[part], rngs[part]) for part in parts]
+    batch = torch.cat([batch for batch, _ in changed]) if len(changed) > 1 else changed[0][0]
+    return batch.permute(0, 2, 3, 1), [some for _, group in changed for some in group]
+
+
+def change_some(
+    images: Images, boxes: Sequence[Floats], rngs: Sequence[np.random.Generator]
+) -> tuple[Tensor, list[Floats]]:
+    """A few pictures of one size, changed: (B, 3, height, width), and their boxes."""
     changes = draw_changes(rngs)
     batch = warp_together(as_batch(images).permute(0, 3, 1, 2), changes.matrices)
     recolour_together(batch, changes)
     add_noise_together(batch, changes)
     height, width = batch.shape[2:]
-    return batch.permute(0, 2, 3, 1), turn_together(boxes, changes.matrices, width, height)
+    return batch, turn_together(boxes, changes.matrices, width, height)
 
 
 def draw_changes(rngs: Sequence[np.random.Generator]) -> Changes:
