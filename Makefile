@@ -29,6 +29,8 @@ setup: $(VENV)/.installed-workbook
 
 # First what may share the machine, two tests at a time, then what needs it to itself. PYTEST='-k name' may
 # leave one of the two without tests (status 5).
+# Compiled modules are kept, whatever the environment says: hundreds of processes start.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint
 	@$(RUN) pytest -n 2 --dist worksteal --cov --cov-report= --cov-fail-under=0 $(PYTEST); shared=$$?; \
 	$(RUN) pytest --alone --cov --cov-append --cov-report=term $(PYTEST); alone=$$?; \

@@ -49,6 +49,7 @@ def test_every_file_is_a_chapter_and_every_exercise_has_its_cell_and_its_check()
 
 
 @pytest.mark.notebook
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", notebooks.NAMES)
 def test_a_chapter_runs_alone_with_its_exercises_left_empty(name: str, log_path: Path) -> None:
     done = notebooks.execute(notebooks.read(name), log_path)
