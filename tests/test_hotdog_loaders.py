@@ -250,6 +250,16 @@ def test_the_thread_ahead_takes_one_core_and_leaves_the_others_theirs(pictures: 
     assert after == [3, 3]
 
 
+def test_one_core_is_enough_for_the_loader_ahead(pictures: list[Picture]) -> None:
+    cores = os.sched_getaffinity(0)
+    expected = list(small(make_loader=torch_loader).loader(pictures))
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        assert_same(list(small().loader(pictures)), expected)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
 @pytest.mark.parametrize(
     ("make_loader", "method"), [(torch_loader, "fork"), (torch_loader, "spawn"), (ahead_loader, "spawn")]
 )

@@ -55,6 +55,7 @@ class Recipe:
     """All that decides how the detector is trained and used. Boxes are (n, 4): x, y, width, height."""
 
     # Each picture, each time it is used. An image is (height, width, 3) until `normalise` makes it (3, S, S).
+    # A stage marked `@for_a_batch` takes lists instead (batched.py).
     decode: Callable[[Source, int], Array]  # (file or pixels, input size) -> image, of any size
     keep_decoded: bool  # keep in memory what `decode` returned
     cache_bytes: int  # as much of it as fits into this many bytes; the rest is decoded again each time
@@ -70,7 +71,7 @@ class Recipe:
     batch_size: int
     workers: int  # processes that prepare pictures; 0: the training process does it itself
     persistent_workers: bool  # keep them from one epoch to the next
-    prefetch: int  # batches each worker prepares ahead
+    prefetch: int  # batches that each worker, or the thread of `ahead_loader`, prepares ahead
     start_method: str | None  # "fork", "spawn", "forkserver"; None: what Python does by default
 
     # Learning.
