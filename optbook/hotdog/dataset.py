@@ -173,4 +173,7 @@ def _stacked(parts: Sequence[Tensor], into: Tensor) -> Tensor:
 
 def _as_tensor(part: Floats | Tensor) -> Tensor:
     """The same numbers as a tensor; copied only where torch can't use the array's memory as it is."""
-    return part if isinstance(part, Tensor) else torch.from_numpy(np.require(part, requirements=("C", "W")))
+    if isinstance(part, Tensor):
+        return part
+    usable = part.flags.c_contiguous and part.flags.writeable
+    return torch.from_numpy(part if usable else part.copy())
