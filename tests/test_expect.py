@@ -221,6 +221,7 @@ def test_the_speedup_alone_is_its_time_a_unit_then_and_now() -> None:
     assert found.predicted == pytest.approx(2.0, rel=0.02)
 
 
+@pytest.mark.alone
 def test_a_version_that_does_all_at_once_counts_by_its_time_a_unit() -> None:
     """Called once for four batches, as long as four times before: nothing is gained."""
 
