@@ -33,7 +33,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The tests of this pass, the longest first."""
     alone = config.getoption("alone")
     if alone or in_parallel(config):
-        chosen, left_out = [], []
+        chosen: list[pytest.Item] = []
+        left_out: list[pytest.Item] = []
         for item in items:
             of_this_pass = (item.get_closest_marker("alone") is not None) == alone
             (chosen if of_this_pass else left_out).append(item)

@@ -161,8 +161,7 @@ class Log:
             self.deliver()
         except LogError as error:
             lost = len(self._pending) + len(self._profiles) + len(self._solved)
-            what = "1 experiment, profile or exercise is" if lost == 1 else f"{lost} experiments, profiles and exercises are"
-            print(f"optbook: {what} lost: {error}", file=sys.stderr)
+            print(f"optbook: {lost} experiments, profiles or exercises are lost: {error}", file=sys.stderr)
 
     def frame(self, hidden: bool = False) -> pd.DataFrame:
         """All experiments, those that wait included; see `Store.frame`.

@@ -141,7 +141,8 @@ def forecasts(profile: StoredProfile) -> Iterable[Forecast]:
         if at > 1:
             curves.setdefault(name, {})[at] = Estimate(ratio, low, high)
             costs[name] = _number(row.get("calls")), _number(row.get("seconds"))
-            following[name] = next if isinstance(next := row.get("next"), str) else ""
+            then = row.get("next")
+            following[name] = then if isinstance(then, str) else ""
     for name, curve in curves.items():
         if math.inf in curve:
             estimates = tuple(sorted(curve.items()))
