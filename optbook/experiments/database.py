@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from optbook.experiments import sqlite
 from optbook.experiments.errors import LogError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Database:
-    """The database at one place; see `Store`, which is the only one to use it."""
+    """The database at one place; see `Store`."""
 
     def __init__(self, place: str) -> None:
         self.path, self._url, self.shown = parse_place(place)
@@ -113,3 +113,30 @@ class Database:
             engine.dispose()
             raise
         return engine
+
+
+def raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """The column as the driver gives it: whether it is of its type is looked at later, value by value."""
+    import sqlalchemy as sa
+
+    return sa.type_coerce(column, sa.types.NullType())
+
+
+def fetch(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Sequence[Any]]:
+    """All rows; text that is not UTF-8 does not stop the others from being read."""
+    import sqlalchemy as sa
+
+    def rows() -> Sequence[Sequence[Any]]:
+        cursor = connection.execute(query).cursor
+        assert cursor is not None
+        return cursor.fetchall()  # plain tuples: a tenth of the time is spent on wrapping them otherwise
+
+    try:
+        return rows()
+    except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
+        if "decode" not in str(error).lower():
+            raise
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    sqlite.lenient_text(raw)
+    return rows()

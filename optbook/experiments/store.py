@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-import sqlite3
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from optbook.experiments import sqlite
 from optbook.experiments.columns import clean, default, from_database, kinds, to_database
-from optbook.experiments.database import Database
+from optbook.experiments.database import Database, fetch, raw
 from optbook.experiments.errors import AlreadyLoggedError, LogError
 from optbook.experiments.goal import Goal
 from optbook.experiments.profiles import StoredProfile
@@ -130,8 +128,8 @@ class Store:
             with self._database.connect() as connection, without_collector():
                 table = tables().experiments
                 here = columns_of(connection)
-                columns = [_raw(table.c[name]) if name in here else sa.null() for name in kinds()]
-                rows = _fetch(connection, sa.select(*columns).order_by(table.c.seq))
+                columns = [raw(table.c[name]) if name in here else sa.null() for name in kinds()]
+                rows = fetch(connection, sa.select(*columns).order_by(table.c.seq))
                 notes, is_hidden = _annotations(connection)
         at = list(kinds()).index("id")
         if not hidden and is_hidden:
@@ -172,7 +170,7 @@ class Store:
             here = columns_of(connection)
             names = {**kinds(), **kinds(payload=True)}
             columns = [
-                _raw((table.c if name in table.c else payloads.c)[name]) if name in here else sa.null()
+                raw((table.c if name in table.c else payloads.c)[name]) if name in here else sa.null()
                 for name in names
             ]
             query = (
@@ -183,7 +181,7 @@ class Store:
             )
             is_hidden = {} if hidden else _annotations(connection)[1]
             at = list(names).index("id")
-            for row in _fetch(connection, query):
+            for row in fetch(connection, query):
                 if not is_hidden.get(row[at]):
                     return _experiment(row)
         return None
@@ -207,13 +205,13 @@ class Store:
         if not self._database.exists():
             return []
         names = ("id", "label", "kind", "created", "text", "table")
-        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        query = sa.select(*(raw(table.c[name]) for name in names)).order_by(table.c.seq)
         if label is not None:
             query = query.where(table.c.label == clean(label))
         with self._database.connect() as connection:
             if not sa.inspect(connection).has_table(table.name):
                 return []
-            rows = _fetch(connection, query)
+            rows = fetch(connection, query)
         return [_profile([value if isinstance(value, str) else "" for value in row]) for row in rows]
 
     def solve(self, solved: Solved) -> None:
@@ -233,11 +231,11 @@ class Store:
         if not self._database.exists():
             return []
         names = ("id", "created", "exercise", "participant")
-        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        query = sa.select(*(raw(table.c[name]) for name in names)).order_by(table.c.seq)
         with self._database.connect() as connection:
             if not sa.inspect(connection).has_table(table.name):
                 return []
-            rows = _fetch(connection, query)
+            rows = fetch(connection, query)
         texts = [[value if isinstance(value, str) else "" for value in row] for row in rows]
         return [Solved(id, _moment(created), exercise, who) for id, created, exercise, who in texts]
 
@@ -259,11 +257,11 @@ class Store:
         if not self._database.exists():
             return []
         names = (*_GOAL_TEXTS, *_GOAL_NUMBERS)
-        query = sa.select(*(_raw(table.c[name]) for name in names)).order_by(table.c.seq)
+        query = sa.select(*(raw(table.c[name]) for name in names)).order_by(table.c.seq)
         with self._database.connect() as connection:
             if not sa.inspect(connection).has_table(table.name):
                 return []
-            rows = _fetch(connection, query)
+            rows = fetch(connection, query)
         return [goal for row in rows if (goal := _goal(dict(zip(names, row, strict=True))))]
 
     def revision(self) -> int:
@@ -284,33 +282,6 @@ class Store:
         self._database.close()
 
 
-def _raw(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
-    """The column as the driver gives it: whether it is of its type is looked at later, value by value."""
-    import sqlalchemy as sa
-
-    return sa.type_coerce(column, sa.types.NullType())
-
-
-def _fetch(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[Sequence[Any]]:
-    """All rows; text that is not UTF-8 does not stop the others from being read."""
-    import sqlalchemy as sa
-
-    def rows() -> Sequence[Sequence[Any]]:
-        cursor = connection.execute(query).cursor
-        assert cursor is not None
-        return cursor.fetchall()  # plain tuples: a tenth of the time is spent on wrapping them otherwise
-
-    try:
-        return rows()
-    except (sa.exc.OperationalError, sqlite3.OperationalError) as error:
-        if "decode" not in str(error).lower():
-            raise
-    raw = connection.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
-    sqlite.lenient_text(raw)
-    return rows()
-
-
 def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, bool]]:
     """By experiment: its notes, a line each, and whether it is hidden."""
     import sqlalchemy as sa
@@ -318,8 +289,8 @@ def _annotations(connection: sa.Connection) -> tuple[dict[str, str], dict[str, b
     table = tables().notes
     notes: dict[str, str] = {}
     hidden: dict[str, bool] = {}
-    columns = (_raw(column) for column in (table.c.id, table.c.note, table.c.hidden))
-    for id, note, flag in _fetch(connection, sa.select(*columns).order_by(table.c.seq)):
+    columns = (raw(column) for column in (table.c.id, table.c.note, table.c.hidden))
+    for id, note, flag in fetch(connection, sa.select(*columns).order_by(table.c.seq)):
         if note is not None:
             notes[id] = f"{notes[id]}\n{note}" if id in notes else str(note)
         if flag is not None:
