@@ -56,6 +56,7 @@ def dark(source: Any, size: int) -> Any:
     [
         (changed(), ""),
         (changed(keep_decoded=True), ""),
+        (lambda: Recipe.tuned().replace(width=2, input_size=32, batch_size=2), ""),
         (changed(decode=RECIPE.decode), "more than half"),
         (changed(remember=RECIPE.remember), "its history holds on to the graph"),
         (changed(batch_size=1), "lean.batch_size is 1: leave it at 2"),

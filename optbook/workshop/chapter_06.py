@@ -103,7 +103,8 @@ def _judge_lean(namespace: Mapping[str, Any]) -> Verdict:
         return Verdict(False, f"lean is a {kind.__name__}, not a recipe: use recipe.replace(...)")
     if type(first) is not kind:
         return Verdict(False, "run the cell that sets recipe first: it says what to compare with")
-    first = kind.first().replace(**{field: getattr(first, field) for field in SAME_TASK})
+    given = {field: getattr(first, field) for field in SAME_TASK}
+    first = kind.first().replace(network=lean.network, **given)
     for field in SAME_TASK:
         given, wanted = getattr(lean, field), getattr(first, field)
         if given != wanted:
