@@ -29,10 +29,18 @@ def test_work_is_done_in_order_by_one_other_thread() -> None:
 def test_nobody_waits_until_too_much_work_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "MOST_WAITING", 3)
     beside, gate, entered = Background(), threading.Event(), threading.Event()
+
+    def pause() -> None:
+        gate.wait()
+
     for _ in range(3):
-        beside.do(gate.wait)
+        beside.do(pause)
+
+    def fourth_piece() -> None:
+        beside.do(entered.set)
+
     # The fourth piece waits for the first, and that for the gate.
-    fourth = threading.Thread(target=lambda: (beside.do(entered.set), None))
+    fourth = threading.Thread(target=fourth_piece)
     fourth.start()
     fourth.join(0.05)
     assert fourth.is_alive()

@@ -60,6 +60,7 @@ CURES: tuple[Cure, ...] = (
     _cure("draw targets together", "C1", "04", "recipe.targets", targets=draw_together),
     _cure("no anomaly detection", "C0", "04", anomaly_detection=False),
     _cure("patches first", "C0", "04", network=PatchNet),
+    _cure("batches twice as large", "C1", "04", batch_size=16),
     _cure("fused optimiser", "C3", "04", optimiser=fused_adamw),
     # The smallest type, and nothing kept that is not needed.
     _cure("float32", "M1", "06", dtype=torch.float32),

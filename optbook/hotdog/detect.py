@@ -17,9 +17,9 @@ from PIL import Image, ImageDraw
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from optbook.hotdog.batched import on_all, on_all_pairs
+from optbook.hotdog.batched import Images, on_all, on_all_pairs
 from optbook.hotdog.coco import Picture
-from optbook.hotdog.network import STRIDE
+from optbook.hotdog.network import STRIDE, keep_channels_last
 from optbook.hotdog.pixels import Source, pixels_of
 from optbook.hotdog.precision import autocast
 from optbook.hotdog.weights import DEFAULT_WEIGHTS, load_weights
@@ -46,7 +46,7 @@ def detect(
     """What the network finds in each picture: a `Picture`, a file, or pixels as uint8 (height, width, 3)."""
     network = network.eval().to(recipe.dtype)
     if recipe.channels_last:
-        network = network.to(memory_format=torch.channels_last)
+        network = keep_channels_last(network)
     found: list[Detections] = []
     with tqdm(total=len(pictures), unit="picture", disable=not progress) as bar:
         for images, sizes in prepared(pictures, recipe):
@@ -81,14 +81,17 @@ def prepared(
 
 def prepare(pictures: Sequence[Picture | Source], recipe: Recipe) -> tuple[Tensor, list[tuple[int, int]]]:
     """The pictures as the network sees them (B, 3, S, S), and their original widths and heights."""
-    sources = [picture.path if isinstance(picture, Picture) else pixels_of(picture) for picture in pictures]
-    sizes = [
-        (picture.width, picture.height)
-        if isinstance(picture, Picture)
-        else (source.shape[1], source.shape[0])
-        for picture, source in zip(pictures, sources, strict=True)
-    ]
-    images = on_all(recipe.decode, sources, settings=(recipe.input_size,))
+    sources: list[Source] = []
+    sizes = []
+    for picture in pictures:
+        if isinstance(picture, Picture):
+            sources.append(picture.path)
+            sizes.append((picture.width, picture.height))
+        else:
+            pixels = pixels_of(picture)
+            sources.append(pixels)
+            sizes.append((pixels.shape[1], pixels.shape[0]))
+    images: Images = [recipe.decode(source, recipe.input_size) for source in sources]
     no_boxes = [np.zeros((0, 4)) for _ in sources]
     images, _ = on_all_pairs(recipe.resize, images, no_boxes, settings=(recipe.input_size,))
     normal = on_all(recipe.normalise, images)

@@ -102,4 +102,10 @@ def convolve(inputs: int, outputs: int, stride: int = 1) -> nn.Sequential:
     )
 
 
+def keep_channels_last(network: nn.Module) -> nn.Module:
+    """The network with its weights laid out for pictures whose channels lie side by side in memory."""
+    laid_out: nn.Module = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return laid_out
+
+
 NETWORKS = MappingProxyType({build.__name__: build for build in (HotdogNet, PatchNet)})  # by their names

@@ -27,7 +27,7 @@ from optbook.hotdog.coco import Picture
 from optbook.hotdog.compiler import need_compiler
 from optbook.hotdog.dataset import Batch
 from optbook.hotdog.loss import Losses, as_number
-from optbook.hotdog.network import Output
+from optbook.hotdog.network import Output, keep_channels_last
 from optbook.hotdog.precision import autocast
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def new_learner(recipe: Recipe, pictures: Sequence[Picture]) -> Learner:
         torch.manual_seed(recipe.seed)
         network = recipe.network(recipe.width).to(recipe.dtype)
     if recipe.channels_last:
-        network = network.to(memory_format=torch.channels_last)
+        network = keep_channels_last(network)
     optimiser = recipe.optimiser(network.parameters(), recipe.lr)
     all_steps = recipe.epochs * math.ceil(len(pictures) / recipe.batch_size)
     schedule = LambdaLR(optimiser, lambda step: share_of_lr(step, all_steps))
