@@ -11,9 +11,8 @@ import click
 
 import optbook
 from optbook import lab
+from optbook.cli_log import log_group
 from optbook.errors import OptbookError
-from optbook.experiments.errors import LogError
-from optbook.experiments.location import locate
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
 
@@ -22,6 +21,9 @@ BENCHMARKS = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
 @click.version_option(optbook.__version__, message="%(prog)s %(version)s")
 def main() -> None:
     """Find out how fast your training code is, what limits it, and when to stop."""
+
+
+main.add_command(log_group)
 
 
 @main.command("lab")
@@ -40,22 +42,6 @@ def lab_command(no_browser: bool, port: int | None) -> None:
         lab.start(lab.plan(root, os.environ, browser=browser, port=port, superuser=_is_superuser()))
     except OptbookError as error:
         raise click.ClickException(str(error)) from error
-
-
-@main.command("log")
-@click.option("-n", "--rows", type=click.IntRange(1), default=20, show_default=True, help="How many.")
-def log_command(rows: int) -> None:
-    """Show the last experiments of the log."""
-    try:
-        where = locate().shown
-        frame = optbook.log()
-    except (OptbookError, LogError) as error:
-        raise click.ClickException(str(error)) from error
-    if frame.empty:
-        click.echo(f"No experiments in {where} yet: measure something with %%bench or optbook.bench.")
-        return
-    shown = frame.tail(rows)[["created", "label", "status", "throughput", "unit", "seconds", "stubs"]]
-    click.echo(shown.to_string(index=False, na_rep="", float_format="{:.4g}".format, max_colwidth=40))
 
 
 @main.command("report")

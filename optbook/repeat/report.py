@@ -46,11 +46,9 @@ class Picture:
     words: str
 
     @property
-    def svg(self) -> Any:
-        """For a page; nothing in it is the page's markup but the picture."""
-        from markupsafe import Markup
-
-        return Markup(as_svg(self.figure, self.words))
+    def svg(self) -> str:
+        """For a page; texts in it are escaped."""
+        return as_svg(self.figure, self.words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +115,7 @@ class Report:
 
 
 class _View:
-    """What the templates show: written values and pictures, none of them markup that was read from a log."""
+    """What the templates show: values, which they escape, and `table` and pictures, which are HTML."""
 
     def __init__(self, report: Report) -> None:
         way, frame = report.journey, report.frame
@@ -148,11 +146,9 @@ class _View:
         self._frame = frame
 
     @property
-    def table(self) -> Any:
-        """The last experiments; `table_html` escapes every value."""
-        from markupsafe import Markup
-
-        return Markup(table_html(self._frame, LAST))
+    def table(self) -> str:
+        """The last experiments as HTML; every value is escaped."""
+        return table_html(self._frame, LAST)
 
 
 def report(
