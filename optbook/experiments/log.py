@@ -117,16 +117,16 @@ class Log:
             ):  # said already when its experiment had to wait, and at exit if it is lost
                 self.deliver()
 
-    def profiles(self, label: str | None = None) -> list[StoredProfile]:
-        """The stored profiles and those that wait, oldest first.
+    def profiles(self, label: str | None = None, kind: str | None = None) -> list[StoredProfile]:
+        """The stored profiles and those that wait, oldest first; see `Store.profiles`.
 
         Raises
         ------
         LogError
             The store cannot be read.
         """
-        waiting = [p for p in self._profiles if label in (None, p.label)]
-        return [*self.store.profiles(label), *waiting]
+        waiting = [p for p in self._profiles if label in (None, p.label) and kind in (None, p.kind)]
+        return [*self.store.profiles(label, kind), *waiting]
 
     def solve(self, solved: Solved) -> str:
         """Store that an exercise was solved. Returns "" or one line about what went wrong; it waits then."""

@@ -197,8 +197,8 @@ class Store:
                 sa.insert(tables().profiles), {"id": profile.experiment, "created": created, **values}
             )
 
-    def profiles(self, label: str | None = None) -> list[StoredProfile]:
-        """The stored profiles, oldest first; only those of experiments with this label if one is given."""
+    def profiles(self, label: str | None = None, kind: str | None = None) -> list[StoredProfile]:
+        """The stored profiles, oldest first; only those of this label and of this kind, if given."""
         import sqlalchemy as sa
 
         table = tables().profiles
@@ -208,6 +208,8 @@ class Store:
         query = sa.select(*(raw(table.c[name]) for name in names)).order_by(table.c.seq)
         if label is not None:
             query = query.where(table.c.label == clean(label))
+        if kind is not None:
+            query = query.where(table.c.kind == clean(kind))
         with self._database.connect() as connection:
             if not sa.inspect(connection).has_table(table.name):
                 return []
@@ -265,17 +267,19 @@ class Store:
         return [goal for row in rows if (goal := _goal(dict(zip(names, row, strict=True))))]
 
     def revision(self) -> int:
-        """A number that grows with every experiment, note and flag that anyone adds; cheap."""
+        """A number that grows with every experiment, note, flag and goal that anyone adds; cheap."""
         import sqlalchemy as sa
 
         if not self._database.exists():
             return 0
         with self._database.connect() as connection:
+            every = tables()
+            has_goals = sa.inspect(connection).has_table(every.goals.name)
             counts = [
-                sa.select(sa.func.coalesce(sa.func.max(t.c.seq), 0)).scalar_subquery()
-                for t in (tables().experiments, tables().notes)
+                sa.select(sa.func.coalesce(sa.func.max(table.c.seq), 0)).scalar_subquery()
+                for table in (every.experiments, every.notes, *([every.goals] if has_goals else []))
             ]
-            return int(connection.execute(sa.select(counts[0] + counts[1])).scalar_one())
+            return sum(connection.execute(sa.select(*counts)).one())
 
     def close(self) -> None:
         """Close the connections of this process; the store can be used again."""

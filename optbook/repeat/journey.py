@@ -22,6 +22,8 @@ from optbook.simplify.forecast import forecasts
 if TYPE_CHECKING:
     import pandas as pd
 
+CEILING = "ceiling"
+"""The kind under which a ceiling is stored."""
 HOURS_SHOWN = 5
 _HOUR = 3600.0
 
@@ -183,8 +185,7 @@ def so_far(frame: pd.DataFrame, unit: str) -> Journey:
     LogError
         The log can't be read.
     """
-    ceilings = [profile for profile in session().profiles() if profile.kind == "ceiling"]
-    return journey(frame, unit, goal_for(unit), ceilings)
+    return journey(frame, unit, goal_for(unit), session().profiles(kind=CEILING))
 
 
 def ordinal(number: int) -> str:

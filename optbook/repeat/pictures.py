@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from optbook import formatting as write
 from optbook.experiments.render import one_line
 from optbook.repeat.journey import Journey, ordinal
-from optbook.repeat.plots import BEST, FAINT, INK, STYLES
+from optbook.repeat.plots import BEST, DENSE, FAINT, INK, STYLES
 from optbook.repeat.progress import Point
 from optbook.repeat.stopping import times
 
@@ -29,7 +29,15 @@ def over_hours(journey: Journey) -> Figure:
     x = [hours for hours, _ in counting]
     axes.step(x, [point.best for _, point in counting], where="post", lw=1.8, color=BEST["color"])
     values = [point.value for _, point in counting]
-    axes.plot(x, values, linestyle="none", marker="o", markersize=5, color=STYLES["ok"]["color"])
+    axes.plot(
+        x,
+        values,
+        linestyle="none",
+        marker="o",
+        markersize=5,
+        color=STYLES["ok"]["color"],
+        rasterized=len(x) >= DENSE,
+    )
     if journey.goal is not None:
         axes.axhline(journey.goal.target, color=INK, lw=1.4, ls=(0, (5, 3)))
         values.append(journey.goal.target)

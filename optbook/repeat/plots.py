@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 INK = "#757575"  # grey that reads on white and on black; the page's own text colour in `as_svg`
 FAINT = "#9e9e9f"
 LABELLED = 12
+DENSE = 500
+"""From so many points of a kind on, they are a bitmap within the picture, without error bars: a page with
+thousands of them takes a second, and not twenty."""
 LABEL_LENGTH = 24
 LABEL_SIZE = 9
 FLAT_LENGTH = 70
@@ -105,12 +108,14 @@ def _draw(axes: Axes, chosen: Sequence[Point], style: dict[str, Any]) -> None:
     if not chosen:
         return
     hollow = style["marker"] != "o"
+    dense = len(chosen) >= DENSE
     below = [point.value - point.low if point.low <= point.value else 0.0 for point in chosen]
     above = [point.high - point.value if point.high >= point.value else 0.0 for point in chosen]
     axes.errorbar(
         [point.number for point in chosen],
         [point.value for point in chosen],
-        yerr=[below, above],
+        yerr=None if dense else [below, above],
+        rasterized=dense,
         fmt=style["marker"],
         color=style["color"],
         label=style["label"],

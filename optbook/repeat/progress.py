@@ -14,6 +14,8 @@ from optbook.experiments.render import one_line
 if TYPE_CHECKING:
     import pandas as pd
 
+IN_WORDS = 200
+"""So many experiments, the last, are told one by one."""
 EMPTY = "No experiments yet: measure something with %%bench or optbook.bench."
 
 
@@ -115,7 +117,7 @@ def points(frame: pd.DataFrame, unit: str | None = None) -> list[Point]:
         "throughput_high",
     )  # fmt: skip
     for row, (label, status, stubs, machine, own, units, value, low, high) in zip(
-        frame.index, zip(*(frame[name] for name in columns), strict=True), strict=True
+        frame.index, zip(*(frame[name].tolist() for name in columns), strict=True), strict=True
     ):
         if own != unit:
             if unit in units:
@@ -236,7 +238,7 @@ def summary(found: Iterable[Point], unit: str, *, kinds_apart: bool = True) -> s
 
 
 def progress_text(frame: pd.DataFrame, unit: str | None = None) -> str:
-    """The progress plot in words: the sentence above it, and a line for each experiment.
+    """The progress plot in words: the sentence above it, and a line for each of the last experiments.
 
     Raises
     ------
@@ -247,8 +249,11 @@ def progress_text(frame: pd.DataFrame, unit: str | None = None) -> str:
     found = points(frame, unit)
     width = min(40, max((len(one_line(point.label, 40)) for point in found), default=0))
     lines = [summary(found, unit)]
-    best = math.nan
-    for point in found:
+    earlier = max(0, len(found) - IN_WORDS)
+    if earlier:
+        lines.append(f"      … {earlier} earlier ones are in optbook.log()")
+    best = found[earlier - 1].best if earlier else math.nan
+    for point in found[earlier:]:
         head = f"{point.number:>4}. {one_line(point.label, 40):<{width}}"
         if not math.isfinite(point.value):
             lines.append(f"{head}  {point.kind}")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optbook.errors import OptionError
-from optbook.experiments.checked import ResultCheck, result_checks
+from optbook.experiments.checked import KIND, ResultCheck, result_checks
 from optbook.experiments.files import write_file
 from optbook.experiments.log import session
 from optbook.experiments.render import one_line
 from optbook.repeat import facts, pictures
 from optbook.repeat.effort import PAUSE
 from optbook.repeat.goal import in_force, sentence
-from optbook.repeat.journey import Journey, journey
+from optbook.repeat.journey import CEILING, Journey, journey
 from optbook.repeat.overview import HEADS, table_html, table_rows
 from optbook.repeat.plots import as_svg
 from optbook.repeat.plots import progress as progress_plot
@@ -40,15 +40,15 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~#$&])")
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A plot as SVG, and what it shows in words."""
+    """A plot, drawn when it is needed, and what it shows in words."""
 
-    figure: Figure
+    draw: Callable[[], Figure]
     words: str
 
     @property
     def svg(self) -> str:
         """For a page; texts in it are escaped."""
-        return as_svg(self.figure, self.words)
+        return as_svg(self.draw(), self.words)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +130,7 @@ class _View:
         self.improvements = [astuple(step) for step in steps]
         self.caveats = facts.caveats(way, frame, steps)
         self.machine = facts.machine_rows(way, frame)
-        self.heads, self.rows = HEADS, table_rows(frame, LAST)
+        self.heads = HEADS
         self.prediction_heads = PREDICTION_HEADS
         self.predictions = [scored.cells for scored in report.predicted.rows[-LAST:]]
         self.predicted = report.predicted.summary
@@ -139,16 +139,21 @@ class _View:
         self.progress = self.hours = self.waterfall = None
         if way.points:
             words = summary(way.points, way.unit)
-            self.progress = Picture(progress_plot(frame, way.unit, target), words)
+            self.progress = Picture(lambda: progress_plot(frame, way.unit, target), words)
         if len(way.improvements) > 1:
-            self.hours = Picture(pictures.over_hours(way), pictures.over_hours_in_words(way))
-            self.waterfall = Picture(pictures.waterfall(way), pictures.waterfall_in_words(way))
+            self.hours = Picture(lambda: pictures.over_hours(way), pictures.over_hours_in_words(way))
+            self.waterfall = Picture(lambda: pictures.waterfall(way), pictures.waterfall_in_words(way))
         self._frame = frame
 
     @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The last experiments."""
+        return table_rows(self._frame, LAST)
+
+    @property
     def table(self) -> str:
-        """The last experiments as HTML; every value is escaped."""
-        return table_html(self._frame, LAST)
+        """The same as HTML; every value is escaped."""
+        return table_html(self._frame, LAST) if len(self._frame) else ""
 
 
 def report(
@@ -174,7 +179,7 @@ def report(
         The log can't be read.
     """
     log = session()
-    frame, goals, profiles = log.frame(), in_force(log.store.goals()), log.profiles()
+    frame, goals = log.frame(), in_force(log.store.goals())
     if unit is None:
         counted = set(known_units(frame))
         unit = next((goal.unit for goal in reversed(goals) if goal.unit in counted), None)
@@ -182,10 +187,10 @@ def report(
     goal = next((goal for goal in goals if goal.unit == unit), None)
     made = Report(
         frame=frame,
-        journey=journey(frame, unit, goal, [each for each in profiles if each.kind == "ceiling"]),
+        journey=journey(frame, unit, goal, log.profiles(kind=CEILING)),
         place=log.location.shown,
         predicted=predictions(),
-        checks=result_checks(profiles),
+        checks=result_checks(log.profiles(kind=KIND)),
         when=datetime.now().astimezone(),
     )
     if path is not None:
