@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from optbook.experiments.checked import ResultCheck, record_check, result_checks
 from optbook.experiments.log import record_profile, session
 from optbook.experiments.record import Experiment
 from optbook.repeat.facts import duration
-from tests.logs import measured, store_at, story
+from optbook.repeat.journey import journey
+from optbook.repeat.pictures import MOST_BARS, bars, waterfall, waterfall_in_words
+from optbook.repeat.report import Report
+from optbook.simplify.predictions import Predictions
+from tests.logs import frame_of, measured, store_at, story
 from tests.test_overview import Reader
 from tests.test_stopping import ceiling_of
 
@@ -309,3 +314,24 @@ def test_checks_that_can_not_be_read_are_passed_over(log_path: Path) -> None:
 )
 def test_long_times_are_told_in_hours_and_days(seconds: float, written: str) -> None:
     assert duration(seconds) == written
+
+
+def test_many_experiments_make_no_large_page(log_path: Path) -> None:
+    frame = frame_of(*(measured(f"try {n}", 1.0 + n) for n in range(1200)))
+    way = journey(frame, "batch", None, ())
+    nobody = Predictions(())
+    page = Report(frame, way, "here", nobody, (), datetime(2026, 1, 1)).html()
+    assert len(page) < 600_000
+    assert "image/png;base64" in page
+    assert "img-src data:" in page
+    assert page.count("<rect") < 200
+    assert "try 1199" in page
+    assert re.search(r"nobody checked .*, try \d+ and \d+ more\.", page)
+
+
+def test_a_waterfall_of_many_steps_starts_at_the_step_before(log_path: Path) -> None:
+    way = journey(frame_of(*(measured(f"try {n}", 2.0**n) for n in range(30))), "batch", None, ())
+    assert [point.label for point in bars(way)] == [f"try {n}" for n in range(30 - MOST_BARS, 30)]
+    assert waterfall_in_words(way).startswith(f"From {2 ** (30 - MOST_BARS):.1f} batches/s: try 7 2.00×")
+    drawn = [text.get_text() for text in waterfall(way).axes[0].texts]
+    assert drawn == ["64.0 batches/s", *["2.00×"] * (MOST_BARS - 1)]

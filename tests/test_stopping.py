@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 import optbook
 from optbook.experiments.goal import Goal
-from optbook.experiments.log import record, record_profile
+from optbook.experiments.log import record, record_profile, session
 from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment
 from optbook.repeat.effort import PAUSE, effort
 from optbook.repeat.journey import Journey, journey, ordinal
+from optbook.repeat.progress import IN_WORDS, progress_text
 from optbook.repeat.stopping import Advice, Outlook, Prospect, Standing, advise
 from optbook.simplify.result import Ceiling, Estimate, Part
 from tests.logs import frame_of, measured, story
@@ -332,3 +334,19 @@ def test_the_goal_is_a_line_in_the_plot() -> None:
 )
 def test_ordinals(number: int, written: str) -> None:
     assert ordinal(number) == written
+
+
+def test_a_new_goal_is_news(log_path: Path) -> None:
+    record(measured("a", 4.0))
+    before = session().store.revision()
+    optbook.goal("100 batches/s")
+    assert session().store.revision() == before + 1
+
+
+def test_a_long_way_is_told_from_its_end() -> None:
+    frame = frame_of(*(measured(f"try {n}", 1.0 + n) for n in range(IN_WORDS + 50)))
+    lines = progress_text(frame).splitlines()
+    assert len(lines) == IN_WORDS + 2
+    assert lines[1].endswith("50 earlier ones are in optbook.log()")
+    assert "try 50 " in lines[2]
+    assert lines[-1].endswith("best so far")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MILLION = 1e6
 LONGEST, LONGEST_NOTE = 60, 300
-MOST_NOTES = 20
+MOST_NOTES = MOST_NAMES = 20
 UNCHECKED = "not checked"
 
 
@@ -182,8 +182,10 @@ def caveats(journey: Journey, frame: pd.DataFrame, steps: Sequence[Improvement])
     found = []
     unchecked = [step.label for step in steps if step.results == UNCHECKED]
     if unchecked:
+        more = f" and {len(unchecked) - MOST_NAMES} more" if len(unchecked) > MOST_NAMES else ""
         found.append(
-            f"Faster, but nobody checked that the results are the same: {', '.join(unchecked)}. "
+            "Faster, but nobody checked that the results are the same: "
+            f"{', '.join(unchecked[:MOST_NAMES])}{more}. "
             "%%compare --same, or --metric in both, would."
         )
     if journey.standing.target is None:

@@ -56,9 +56,8 @@ def over_hours_in_words(journey: Journey) -> str:
 
 
 def bars(journey: Journey) -> tuple[Point, ...]:
-    """The improvements that the waterfall shows: the first, and the last of them if there are too many."""
-    found = journey.improvements
-    return found if len(found) <= MOST_BARS else (found[0], *found[1 - MOST_BARS :])
+    """The improvements that the waterfall shows: the last of them, from the one before on."""
+    return journey.improvements[-MOST_BARS:]
 
 
 def waterfall(journey: Journey) -> Figure:
@@ -92,7 +91,7 @@ def waterfall(journey: Journey) -> Figure:
 
 def waterfall_in_words(journey: Journey) -> str:
     """The same, in a sentence."""
-    found = journey.improvements
+    found = bars(journey)
     steps = ", ".join(
         f"{one_line(point.label, LABEL_LENGTH)} {times(point.value / before.value)}"
         for before, point in pairwise(found)

@@ -120,11 +120,11 @@ def _draw(axes: Axes, chosen: Sequence[Point], style: dict[str, Any]) -> None:
         color=style["color"],
         label=style["label"],
         markerfacecolor="none" if hollow else style["color"],
-        markeredgewidth=1.6,
-        markersize=6.5,
+        markeredgewidth=0 if dense and not hollow else 1.6,
+        markersize=3 if dense else 6.5,
         capsize=3,
         elinewidth=1.2,
-        zorder=3,
+        zorder=0.5 if dense else 3,
     )
 
 

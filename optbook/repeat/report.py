@@ -127,7 +127,7 @@ class _View:
         self.advice = way.advice.sentence
         self.changes = [astuple(change) for change in facts.changes(way, frame)]
         self.gap_heads, self.gaps = facts.gaps(way)
-        self.improvements = [astuple(step) for step in steps]
+        self.improvements = [astuple(step) for step in steps[-LAST:]]
         self.caveats = facts.caveats(way, frame, steps)
         self.machine = facts.machine_rows(way, frame)
         self.heads = HEADS
