@@ -20,7 +20,7 @@ _EXAMPLES = "give (right, total), or a list of truth values, one an example"
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SameAccuracy(Equivalence):
     """Whether two accuracies are within each other's noise.
 

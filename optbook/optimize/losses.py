@@ -25,7 +25,7 @@ _RESAMPLES = 9999
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SameLosses(Equivalence):
     """Whether loss curves are within seed noise of each other.
 

@@ -31,7 +31,7 @@ TOLERANCES: Mapping[str, tuple[float, float]] = {
 _SEQUENCES = frozenset(("list", "tuple", "deque"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SameOutputs(Equivalence):
     """Whether two results are equal.
 
