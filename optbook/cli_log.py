@@ -83,7 +83,7 @@ def merge_command(other: tuple[str, ...]) -> None:
     into = locate()
     for each in other:
         merged = merge(into.url, each)
-        click.echo(f"{parse_place(each)[2]} → {into.shown}: {merged}.")
+        click.echo(f"{parse_place(each)[2]} into {into.shown}: {merged}.")
 
 
 @log_group.command("prune")

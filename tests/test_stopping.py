@@ -16,6 +16,7 @@ from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment
 from optbook.repeat.effort import PAUSE, effort
 from optbook.repeat.journey import Journey, journey, ordinal
+from optbook.repeat.overview import overview as optbook_overview
 from optbook.repeat.progress import IN_WORDS, progress_text
 from optbook.repeat.stopping import Advice, Outlook, Prospect, Standing, advise
 from optbook.simplify.result import Ceiling, Estimate, Part
@@ -350,3 +351,15 @@ def test_a_long_way_is_told_from_its_end() -> None:
     assert lines[1].endswith("50 earlier ones are in optbook.log()")
     assert "try 50 " in lines[2]
     assert lines[-1].endswith("best so far")
+
+
+@pytest.mark.filterwarnings("ignore:only what waits")
+def test_a_log_that_can_not_be_read_still_shows_what_waits(log_path: Path) -> None:
+    log_path.write_text("not a database")
+    assert record(measured("waits", 4.0))
+    try:
+        assert "waits" in str(optbook.progress())
+        assert "waits" in str(optbook_overview())
+    finally:
+        log_path.unlink()
+        session().deliver()

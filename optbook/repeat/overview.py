@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from optbook import formatting as write
+from optbook.experiments.errors import LogError
 from optbook.experiments.location import Location
 from optbook.experiments.render import one_line
 from optbook.repeat.journey import Journey, so_far
@@ -146,7 +147,7 @@ def progress(unit: str | None = None, label: str = "", last: int | None = None) 
     whole = log()
     frame = select(whole, label, last)
     unit = check_unit(frame, unit)
-    return Progress(frame, unit, so_far(whole, unit) if len(frame) else None)
+    return Progress(frame, unit, _journey(whole, unit) if len(frame) else None)
 
 
 def overview(unit: str | None = None, last: int = LAST) -> Overview:
@@ -163,7 +164,7 @@ def overview(unit: str | None = None, last: int = LAST) -> Overview:
 
     frame = session().frame()
     unit = check_unit(frame, unit)
-    return Overview(frame, session().location, unit, last, so_far(frame, unit))
+    return Overview(frame, session().location, unit, last, _journey(frame, unit))
 
 
 def table_rows(frame: pd.DataFrame, last: int = LAST) -> list[tuple[str, ...]]:
@@ -245,6 +246,14 @@ def _text_table(rows: Sequence[tuple[str, ...]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _journey(frame: pd.DataFrame, unit: str) -> Journey | None:
+    """None where the log can't be read: what waits in memory is shown then, and said to be all."""
+    try:
+        return so_far(frame, unit)
+    except LogError:
+        return None
 
 
 def _target(journey: Journey | None) -> float | None:
