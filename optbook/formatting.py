@@ -42,6 +42,16 @@ def seconds(value: float | None) -> str:
     return "0 s" if value == 0 else f"{number(value / 1e-9)} ns"
 
 
+def duration(value: float) -> str:
+    """A long time in seconds: hours and minutes from two hours on, days from two days on."""
+    if value >= 2 * 86_400:
+        return f"{number(value / 86_400)} days"
+    if value >= 2 * 3600:
+        hours, rest = divmod(round(value / 60), 60)
+        return f"{hours} h {rest:02d} min"
+    return seconds(value)
+
+
 def bytes_(value: float | None) -> str:
     """A number of bytes, in binary units."""
     if value is None or not math.isfinite(value):

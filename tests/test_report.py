@@ -18,7 +18,7 @@ from optbook.errors import OptionError
 from optbook.experiments.checked import ResultCheck, record_check, result_checks
 from optbook.experiments.log import record_profile, session
 from optbook.experiments.record import Experiment
-from optbook.repeat.facts import duration
+from optbook.formatting import duration
 from optbook.repeat.journey import journey
 from optbook.repeat.pictures import MOST_BARS, bars, waterfall, waterfall_in_words
 from optbook.repeat.report import Report

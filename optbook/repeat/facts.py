@@ -92,7 +92,7 @@ def gaps(journey: Journey) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     rows = []
     for name, gap in journey.gaps:
         saved = gap * amount / journey.standing.best
-        row = [name, write.percent(gap), duration(saved)]
+        row = [name, write.percent(gap), write.duration(saved)]
         if journey.goal is not None and price is not None:
             row.append(money(saved / 3600 * price, journey.goal.currency))
         rows.append(tuple(row))
@@ -109,7 +109,9 @@ def _amount(goal: Goal | None, unit: str) -> tuple[float, str]:
 def _costs(goal: Goal | None, unit: str, first: float, best: float) -> Iterable[Change]:
     amount, what = _amount(goal, unit)
     then, now = amount / first, amount / best
-    yield Change(f"time for {what}", duration(then), duration(now), f"{duration(then - now)} saved")
+    yield Change(
+        f"time for {what}", write.duration(then), write.duration(now), f"{write.duration(then - now)} saved"
+    )
     if goal is not None and goal.price is not None:
         paid = (each / 3600 * goal.price for each in (then, now, then - now))
         before, after, saved = (money(each, goal.currency) for each in paid)
@@ -255,13 +257,3 @@ def _of_this_machine(fingerprint: str) -> Iterable[tuple[str, str]]:
         yield "processor", here.processor
         yield "memory", write.bytes_(here.memory)
         yield "system", here.system
-
-
-def duration(seconds: float) -> str:
-    """Hours and minutes from two hours on, days from two days on."""
-    if seconds >= 2 * 86_400:
-        return f"{write.number(seconds / 86_400)} days"
-    if seconds >= 2 * 3600:
-        hours, rest = divmod(round(seconds / 60), 60)
-        return f"{hours} h {rest:02d} min"
-    return write.seconds(seconds)

@@ -122,7 +122,7 @@ class Journey:
         each = self.best.ratio ** (1 / (len(counting) - 1))
         hours = ", ".join(f"{ordinal(n)} {times(gain)}" for n, gain in self.by_hour[-HOURS_SHOWN:])
         yield (
-            f"Effort: {write.seconds(self.seconds[-1])} (without pauses over {PAUSE / 60:.0f} min); "
+            f"Effort: {write.duration(self.seconds[-1])} (without pauses over {PAUSE / 60:.0f} min); "
             f"{times(each)} an experiment on average; by hour of effort {hours}."
         )
 
