@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib
 import sys
 import threading
 import types
@@ -43,10 +44,7 @@ def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     (tmp_path / "slow_squares.py").write_text(SLOW)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "slow_squares", raising=False)
-    import slow_squares  # type: ignore[import-not-found]
-
-    module: types.ModuleType = slow_squares
-    return module
+    return importlib.import_module("slow_squares")
 
 
 def exercise(make: Callable[..., Exercise] = fill_in, **more: Any) -> Exercise:

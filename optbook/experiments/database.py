@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optbook.experiments import sqlite
-from optbook.experiments.errors import LogError
+from optbook.experiments.errors import AwayError, LogError
 from optbook.experiments.location import parse_place
 from optbook.experiments.schema import prepare, version_of
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+CONNECT_SECONDS = 5
+LIBPQ = ("psycopg", "psycopg2")
+"""Drivers that take ``connect_timeout``."""
+PREPARING = 0x6F707462
+"""The number of the lock that is held while tables are created."""
 
 
 class Database:
@@ -44,12 +50,16 @@ class Database:
         except sa.exc.IntegrityError:
             raise
         except (sa.exc.DBAPIError, sqlite3.Error) as error:
-            raise self._explain(error) from error
+            raise self._explain(error) from (error if self._url.password is None else None)
 
     def _explain(self, error: sa.exc.DBAPIError | sqlite3.Error) -> LogError:
-        found = sqlite.explain(error, self.shown)
+        import sqlalchemy as sa
+
+        found = str(sqlite.explain(error, self.shown))
         secret = self._url.password
-        return LogError(str(found).replace(str(secret), "***")) if secret else found
+        said = found.replace(str(secret), "***") if secret else found
+        lost = isinstance(error, (sa.exc.OperationalError, sa.exc.InterfaceError))
+        return AwayError(said) if lost and self.path is None else LogError(said)
 
     def _engine(self, write: bool) -> sa.Engine:
         """This process's engine. One connection is kept, since closing the last one of a SQLite file moves
@@ -75,10 +85,16 @@ class Database:
         import sqlalchemy as sa
 
         try:
-            engine = sa.create_engine(self._url, pool_pre_ping=True)
+            waits = {"connect_timeout": CONNECT_SECONDS} if self._url.get_driver_name() in LIBPQ else {}
+            engine = sa.create_engine(self._url, pool_pre_ping=True, connect_args=waits)
         except (ImportError, sa.exc.ArgumentError) as error:
-            raise LogError(f"{self.shown} needs a database driver that is missing ({error})") from error
+            raise AwayError(
+                f"{self.shown} needs a database driver that is missing ({error}): for PostgreSQL, "
+                'pip install "optbook[postgresql]"'
+            ) from error
         with engine.begin() as connection:
+            if engine.dialect.name == "postgresql":  # a room full of kernels creates the tables once
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({PREPARING})")
             prepare(connection, self.shown)
         return engine
 

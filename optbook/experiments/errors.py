@@ -11,3 +11,7 @@ class LogError(OptbookError):
 
 class AlreadyLoggedError(LogError):
     """An experiment with this id is in the log already."""
+
+
+class AwayError(LogError):
+    """The log's server can't be reached, or doesn't let us in."""

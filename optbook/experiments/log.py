@@ -6,11 +6,13 @@ import atexit
 import os
 import sys
 import threading
+import time
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from optbook.experiments.errors import AlreadyLoggedError, LogError
+from optbook.experiments.errors import AlreadyLoggedError, AwayError, LogError
 from optbook.experiments.location import Location, locate
 from optbook.experiments.profiles import StoredProfile
 from optbook.experiments.record import Experiment, Status
@@ -21,12 +23,17 @@ if TYPE_CHECKING:
 
     from optbook.experiments.store import Store
 
+AWAY_SECONDS = 30.0
+"""For so long a server that was away is not asked again."""
+T = TypeVar("T")
+
 
 class Log:
     """What a session writes to and reads from: the store of the place that is in force now.
 
-    Experiments that could not be stored wait in memory, and go to the store (wherever it is by then) with
-    the next one, or when the process ends.
+    Where the store is a server that is away, they go to the local file instead, see `local`. Experiments that
+    could not be stored at all wait in memory, and go to the store (wherever it is by then) with the next one,
+    or when the process ends.
     """
 
     def __init__(self) -> None:
@@ -40,6 +47,7 @@ class Log:
         self._profiles: list[StoredProfile] = []
         self._solved: list[Solved] = []
         self._at_exit = False
+        self._away_until = 0.0
 
     def _own(self) -> AbstractContextManager[object]:
         """The lock; a forked child begins anew, so that the parent's waiting rows are delivered once."""
@@ -61,9 +69,16 @@ class Log:
         LogError
             `OPTBOOK_LOG` is empty or malformed.
         """
+        return self._store(locate().url)
+
+    @property
+    def local(self) -> Store | None:
+        """Where rows go while the log's server is away; None where the log is a file."""
+        return None if self.store.path is not None else self._store(locate({}).url)
+
+    def _store(self, place: str) -> Store:
         from optbook.experiments.store import Store
 
-        place = locate().url
         with self._own():
             if place not in self._stores:
                 self._stores[place] = Store(place)
@@ -80,16 +95,15 @@ class Log:
         with self._own():
             self._pending.append(experiment)
             try:
-                self.deliver()
+                return self.deliver()
             except LogError as error:
                 self._deliver_later()
                 waiting = len(self._pending)
                 those = "it waits" if waiting == 1 else f"{waiting} experiments wait"
                 return f"not in the log yet, {those} in memory and will be stored with the next: {error}"
-        return ""
 
-    def deliver(self) -> None:
-        """Store what waits.
+    def deliver(self) -> str:
+        """Store what waits, in the local file while the log's server is away; "", or one line that says so.
 
         Raises
         ------
@@ -97,16 +111,43 @@ class Log:
             The store cannot be used; what is left still waits.
         """
         with self._own():
-            while self._pending:
-                with suppress(AlreadyLoggedError):  # after an interrupt between storing and this line's end
-                    self.store.append(self._pending[0])
-                del self._pending[0]
-            while self._profiles:
-                self.store.keep(self._profiles[0])
-                del self._profiles[0]
-            while self._solved:
-                self.store.solve(self._solved[0])
-                del self._solved[0]
+            try:
+                if time.monotonic() < self._away_until:
+                    raise AwayError(f"{self.store.shown} did not answer a moment ago")
+                self._deliver_to(self.store)
+            except AwayError as error:
+                self._away_until = max(self._away_until, time.monotonic() + AWAY_SECONDS)
+                local = self.local
+                assert local is not None
+                self._deliver_to(local)
+                return (
+                    f"kept in {local.shown}, as the log's server is away; once it is back, bring it there "
+                    f'with: optbook log merge "{local.shown}" ({error})'
+                )
+        return ""
+
+    def _deliver_to(self, store: Store) -> None:
+        while self._pending:
+            with suppress(AlreadyLoggedError):  # after an interrupt between storing and this line's end
+                store.append(self._pending[0])
+            del self._pending[0]
+        while self._profiles:
+            store.keep(self._profiles[0])
+            del self._profiles[0]
+        while self._solved:
+            store.solve(self._solved[0])
+            del self._solved[0]
+
+    def _read(self, ask: Callable[[Store], T]) -> T:
+        """What the store answers; the local file, with a warning, where the log's server is away."""
+        try:
+            return ask(self.store)
+        except AwayError as error:
+            local = self.local
+            if local is None or not local.exists():
+                raise
+            warnings.warn(f"only what is in {local.shown} is shown: {error}", stacklevel=4)
+            return ask(local)
 
     def keep(self, profile: StoredProfile) -> None:
         """Store a profile with its experiment; if that is not possible now, it waits as experiments do."""
@@ -126,7 +167,7 @@ class Log:
             The store cannot be read.
         """
         waiting = [p for p in self._profiles if label in (None, p.label) and kind in (None, p.kind)]
-        return [*self.store.profiles(label, kind), *waiting]
+        return [*self._read(lambda store: store.profiles(label, kind)), *waiting]
 
     def solve(self, solved: Solved) -> str:
         """Store that an exercise was solved. Returns "" or one line about what went wrong; it waits then."""
@@ -147,7 +188,7 @@ class Log:
         LogError
             The store cannot be read.
         """
-        return [*self.store.solved(), *self._solved]
+        return [*self._read(lambda store: store.solved()), *self._solved]
 
     def _deliver_later(self) -> None:
         if not self._at_exit:
@@ -173,7 +214,7 @@ class Log:
         """
         waiting = self.pending
         try:
-            return self.store.frame(hidden, waiting)
+            return self._read(lambda store: store.frame(hidden, waiting))
         except LogError as error:
             if not waiting:
                 raise
@@ -191,14 +232,14 @@ class Log:
             There is none, or the log cannot be read.
         """
         waiting = {experiment.id: experiment for experiment in self.pending}
-        return waiting[id] if id in waiting else self.store.get(id)
+        return waiting[id] if id in waiting else self._read(lambda store: store.get(id))
 
     def latest(self, label: str, status: Status | None = None) -> Experiment | None:
         """The newest experiment of this label (and status, if given) that is not hidden; None if none."""
         for experiment in reversed(self.pending):
             if experiment.label == label and status in (None, experiment.status):
                 return experiment
-        return self.store.latest(label, status)
+        return self._read(lambda store: store.latest(label, status))
 
     def close(self) -> None:
         """Close the stores of this process; they open again when needed."""

@@ -51,6 +51,10 @@ class Store:
     def __repr__(self) -> str:
         return f"Store({self.shown!r})"
 
+    def exists(self) -> bool:
+        """Whether there is a log; of a server that is not asked."""
+        return self._database.exists()
+
     def append(self, experiment: Experiment) -> None:
         """Write the experiment and its payload in one transaction; once this returns, they are safe.
 
