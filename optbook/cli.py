@@ -11,6 +11,7 @@ import click
 
 import optbook
 from optbook import lab
+from optbook.cli_board import board_command
 from optbook.cli_log import log_group
 from optbook.errors import OptbookError
 
@@ -24,6 +25,7 @@ def main() -> None:
 
 
 main.add_command(log_group)
+main.add_command(board_command)
 
 
 @main.command("lab")

@@ -150,7 +150,7 @@ def parse_place(place: str) -> tuple[Path | None, sa.URL, str]:
         if asynchronous:
             raise LogError(f"{scheme}:// is asynchronous: use a synchronous driver")
     if url.get_backend_name() != "sqlite":
-        return None, url, url.render_as_string(hide_password=True)
+        return None, url, url.difference_update_query(["password"]).render_as_string(hide_password=True)
     name = url.database or ""
     if name in ("", ":memory:") or name.startswith("file:") or "\x00" in name:
         raise LogError(f"{clean(place)[:80]!r} does not name a file: write a path, or sqlite:///path")
