@@ -13,6 +13,7 @@ import optbook
 from optbook import lab
 from optbook.cli_board import board_command
 from optbook.cli_log import log_group
+from optbook.cli_workbook import doctor_for_workshop, reset_command, run_command
 from optbook.errors import OptbookError
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "tests" / "benchmarks"
@@ -24,7 +25,8 @@ def main() -> None:
     """Find out how fast your training code is, what limits it, and when to stop."""
 
 
-main.add_command(log_group)
+for command in (log_group, run_command, reset_command):
+    main.add_command(command)
 main.add_command(board_command)
 
 
@@ -60,8 +62,13 @@ def report_command(output: str | None, unit: str | None, force: bool) -> None:
 
 
 @main.command("doctor")
-def doctor_command() -> None:
+@click.option("--workshop", is_flag=True, help="Look at what a workshop needs instead: before the day.")
+def doctor_command(workshop: bool) -> None:
     """Look for what would spoil a measurement here; fails if it is severe."""
+    if workshop:
+        if not doctor_for_workshop():
+            raise SystemExit(1)
+        return
     from optbook.benchmark.machine.preflight import preflight
 
     found = preflight()

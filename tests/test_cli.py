@@ -17,7 +17,7 @@ from optbook import cli, lab
 from optbook.experiments.record import Experiment
 from optbook.experiments.store import Store
 
-NAMES = {"bench", "board", "doctor", "guard", "lab", "log", "report"}
+NAMES = {"bench", "board", "doctor", "guard", "lab", "log", "report", "reset", "run"}
 
 
 def run(*arguments: str) -> Result:

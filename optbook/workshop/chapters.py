@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optbook.errors import OptionError
+
 NAVIGATION_TAG = "navigation"
 
 
@@ -31,6 +33,20 @@ CHAPTERS = (
     Chapter("05_communication", "Communicate: nobody waits"),
     Chapter("06_memory", "Remember less: memory"),
 )
+
+
+def find_chapter(text: str) -> Chapter:
+    """The chapter that is meant by its number (``3``, ``03``), name or file.
+
+    Raises:
+        OptionError: there is none; the message lists what there is.
+    """
+    stem = Path(text).name.removesuffix(".ipynb")
+    for chapter in CHAPTERS:
+        number = chapter.name.partition("_")[0]
+        if stem in (chapter.name, number, number.removeprefix("0")):
+            return chapter
+    raise OptionError(f"no chapter {text!r}: there are {', '.join(chapter.name for chapter in CHAPTERS)}")
 
 
 def navigation(name: str) -> str:
