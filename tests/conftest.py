@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,12 @@ def log_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "experiments.sqlite"
     monkeypatch.setenv("OPTBOOK_LOG", str(path))
     return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interrupts() -> None:
+    """The processes of pytest-xdist start with interrupts switched off; tests raise them on purpose."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -285,7 +285,7 @@ def test_how_it_is_shown(model: nn.Module, tmp_path: Path) -> None:
     text, page = str(p), p._repr_html_()
     assert "8 steps in" in text
     assert "no GPU" in text
-    assert "aten::linear" in text
+    assert "aten::" in text
     assert f'%tensorboard --logdir "{tmp_path}"' in text
     for shown in (text, page):
         assert str(p.file) in shown

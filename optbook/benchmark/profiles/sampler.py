@@ -136,7 +136,7 @@ class Sampler:
         self._running = self._looking = self._looked_first = False
         self._late: float | None = None
         self._unanswered: list[tuple[Key, float, float | None, float]] = []
-        self._last = 0.0
+        self._last = self._began = 0.0
         self._cpu: dict[int, float] = {}
 
     def start(self) -> None:
