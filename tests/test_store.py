@@ -573,6 +573,31 @@ def test_what_is_read_only_can_be_read_and_says_so(read_only: str) -> None:
         assert digest(path) == before
 
 
+def test_where_it_can_be_written_it_is_never_read_as_if_it_stood_still(
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is opened as immutable never shows what others add."""
+    store.append(FULL)
+    store.close()
+    real, tries = sqlite3.connect, []
+
+    def connect(url: str, *args: Any, **options: Any) -> sqlite3.Connection:
+        tries.append(url)
+        if len(tries) < 3:
+            error = sqlite3.OperationalError("unable to open database file")
+            error.sqlite_errorname = "SQLITE_CANTOPEN"
+            raise error
+        return real(url, *args, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    reader = Store(path)
+    assert len(reader.frame()) == 1
+    monkeypatch.undo()
+    assert not any("immutable" in url for url in tries)
+    store.append(FULL.replace(id="another"))
+    assert len(reader.frame()) == 2
+
+
 def test_a_full_disk_loses_nothing_that_was_there(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.request import pathname2url
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x6F707462  # "optb", in the header of every log
 BUSY_SECONDS = 10.0
+PAUSES = (0.0, 0.01, 0.1)
+"""Seconds between attempts to open a file that another program may be opening or closing just now."""
 _MAGIC = b"SQLite format 3\x00"
 _CHECK_BELOW = 16 * 2**20
 
@@ -104,14 +106,23 @@ def _connect_to_read(path: Path, url: str) -> sqlite3.Connection:
             raise
         return connection
 
+    writable = _may_write(path) and _may_write(path.parent)
+    for pause in PAUSES if writable else ():
+        time.sleep(pause)
+        with suppress(sqlite3.OperationalError):
+            return attempt("?mode=rw")
     try:
         return attempt("?mode=rw" if os.access(path, os.W_OK) else "?mode=ro")
     except sqlite3.OperationalError as error:
         wal = path.with_name(path.name + "-wal")
         blocked = _name(error).startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY"))
-        if not blocked or (wal.exists() and wal.stat().st_size):
-            raise
+        if writable or not blocked or (wal.exists() and wal.stat().st_size):
+            raise  # opened as immutable, it would never show what is added
         return attempt("?mode=ro&immutable=1")
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
