@@ -587,7 +587,8 @@ def test_where_it_can_be_written_it_is_never_read_as_if_it_stood_still(
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorname = "SQLITE_CANTOPEN"
             raise error
-        return real(url, *args, **options)
+        found: sqlite3.Connection = real(url, *args, **options)
+        return found
 
     monkeypatch.setattr(sqlite3, "connect", connect)
     reader = Store(path)

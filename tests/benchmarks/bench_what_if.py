@@ -44,8 +44,8 @@ from tests.benchmarks.run import Row
 
 SCALE = float(os.environ.get("OPTBOOK_BENCH_SCALE", "1"))
 ONLY = os.environ.get("OPTBOOK_BENCH_ONLY", "")
-PAIRS, PAIRS_ASLEEP = 32, 6
-BUDGET_SECONDS, NEXT_SECONDS = 30.0, 12.0
+PAIRS, PAIRS_ASLEEP = 24, 6
+BUDGET_SECONDS, NEXT_SECONDS = 22.0, 9.0
 WIDE = 0.12
 MODULES = 2_000
 LOOPS, CALLS = 50, 1_000
@@ -441,7 +441,7 @@ def chosen(cases: Sequence[Any]) -> list[Any]:
 
 
 def measure() -> list[Row]:
-    """About 40 minutes."""
+    """About 35 minutes."""
     settings().progress_bar = False
     torch.set_num_threads(1)
     with (
