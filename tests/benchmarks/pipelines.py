@@ -371,7 +371,9 @@ def grid() -> list[Pipeline]:
         ("pool", pool, 3.0),
         ("asyncio", asynchronous, 1.5),
     )
-    return [pipeline(f"{name}, {kind}", run, kind, (ms,)) for name, run, ms in shapes for kind in KINDS]
+    found = [pipeline(f"{name}, {kind}", run, kind, (ms,)) for name, run, ms in shapes for kind in KINDS[:-1]]
+    found += [pipeline(f"{name}, waiting", run, "waiting", (ms,)) for name, run, ms in shapes[:-1]]
+    return [*found, pipeline("asyncio, waiting", asynchronous, "waiting", (12.0,), batch=1)]
 
 
 def hard() -> list[Pipeline]:
