@@ -12,7 +12,7 @@ import click
 import optbook
 from optbook import lab
 from optbook.cli_board import board_command
-from optbook.cli_log import log_group
+from optbook.cli_log import log_group, one_line_errors
 from optbook.cli_workbook import doctor_for_workshop, reset_command, run_command
 from optbook.errors import OptbookError
 
@@ -37,27 +37,23 @@ main.add_command(board_command)
     type=click.IntRange(1, 65535),
     help="Port to listen on [default: 8888, or the next that is free].",
 )
+@one_line_errors
 def lab_command(no_browser: bool, port: int | None) -> None:
     """Open the workbook in JupyterLab."""
     browser = not no_browser and lab.has_display(os.environ, sys.platform)
-    try:
-        root = lab.find_workbook(Path.cwd())
-        click.echo(f"JupyterLab opens the workbook in {root}. Ctrl-C, then y, stops it.", err=True)
-        lab.start(lab.plan(root, os.environ, browser=browser, port=port, superuser=_is_superuser()))
-    except OptbookError as error:
-        raise click.ClickException(str(error)) from error
+    root = lab.find_workbook(Path.cwd())
+    click.echo(f"JupyterLab opens the workbook in {root}. Ctrl-C, then y, stops it.", err=True)
+    lab.start(lab.plan(root, os.environ, browser=browser, port=port, superuser=_is_superuser()))
 
 
 @main.command("report")
 @click.option("-o", "--output", metavar="FILE", help="Write it here, as .html or .md [default: print it].")
 @click.option("--unit", help="What throughput counts [default: that of the latest goal].")
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+@one_line_errors
 def report_command(output: str | None, unit: str | None, force: bool) -> None:
     """One page for the meeting: before and after, plots, what was not checked, what is left."""
-    try:
-        made = optbook.report(output, unit, force=force)
-    except OptbookError as error:
-        raise click.ClickException(str(error)) from error
+    made = optbook.report(output, unit, force=force)
     click.echo(f"Written to {output}." if output is not None else str(made))
 
 

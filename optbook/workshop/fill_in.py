@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,17 @@ def fill_in(
         may_call_reference: whether the reader's may call the first version, as a cache does. It can't be it.
         rounds: how many arguments are tried.
     """
-    task = _Task(variable, inputs, reference, same, call, timed or inputs, may_call_reference, rounds)
+    task = _Task(
+        variable,
+        inputs,
+        reference if isinstance(reference, str) else kept(reference),
+        same,
+        call or _called,
+        call is None,
+        timed or inputs,
+        may_call_reference,
+        rounds,
+    )
     return Exercise(name, solution, task.judge, task.gain)
 
 
@@ -106,93 +117,81 @@ def open_ended(
     )
 
 
+@dataclass(frozen=True)
 class _Task:
-    def __init__(
-        self,
-        variable: str,
-        inputs: Inputs,
-        reference: str | Callable[..., Any],
-        same: Same,
-        call: Callable[..., Any] | None,
-        timed: Inputs,
-        may_call_reference: bool,
-        rounds: int,
-    ) -> None:
-        self._variable = variable
-        self._inputs = inputs
-        self._reference = reference if isinstance(reference, str) else kept(reference)
-        self._same = same
-        self._only_functions = call is None
-        self._call = call or _called
-        self._timed = timed
-        self._may_call_reference = may_call_reference
-        self._rounds = rounds
+    variable: str
+    inputs: Inputs
+    reference: str | Callable[..., Any]
+    same: Same
+    call: Callable[..., Any]
+    only_functions: bool
+    timed: Inputs
+    may_call_reference: bool
+    rounds: int
 
     @functools.cached_property
     def _original(self) -> Any:
-        return imported(self._reference) if isinstance(self._reference, str) else self._reference
+        return imported(self.reference) if isinstance(self.reference, str) else self.reference
 
     def judge(self, namespace: Mapping[str, Any]) -> Verdict:
         """Whether the reader's version gives the same results."""
-        given, name = namespace.get(self._variable, ...), self._variable
+        given, name = namespace.get(self.variable, ...), self.variable
         if given is ... or given is None:
-            return Verdict(False, f"set {name} to {'a function' if self._only_functions else 'your version'}")
-        if self._only_functions and not callable(given):
+            return Verdict(False, f"set {name} to {'a function' if self.only_functions else 'your version'}")
+        if self.only_functions and not callable(given):
             return Verdict(False, f"{name} is a {type(given).__name__}: set it to a function")
         watch = Watch(self._original)
         code = code_of(given)
         if code is not None and watch.is_of(code):
             return Verdict(False, f"{name} is the first version itself: write one that gets there faster")
-        for seed in np.random.SeedSequence().spawn(self._rounds):
+        for seed in np.random.SeedSequence().spawn(self.rounds):
             try:
                 with watch.watching():
-                    result = self._call(given, *self._inputs(np.random.default_rng(seed)))
+                    result = self.call(given, *self.inputs(np.random.default_rng(seed)))
             except (Exception, SystemExit) as error:
                 return Verdict(False, raised(error, name, given))
-            if watch.seen and not self._may_call_reference:
+            if watch.seen and not self.may_call_reference:
                 return Verdict(False, f"{name} calls the first version itself: do its work another way")
             if result is None or result is ...:
                 return Verdict(False, f"{name} returns {result}: let it return the result")
             verdict = self._agrees(
-                result, self._call(self._original, *self._inputs(np.random.default_rng(seed)))
+                result, self.call(self._original, *self.inputs(np.random.default_rng(seed)))
             )
             if not verdict.solved:
                 return verdict
-        return Verdict(
-            True, f"{name} gives the results of the first version, on {self._rounds} random inputs"
-        )
+        return Verdict(True, f"{name} gives the results of the first version, on {self.rounds} random inputs")
 
     def _agrees(self, result: object, expected: object) -> Verdict:
         try:
-            checked = self._same(expected, result)
+            checked = self.same(expected, result)
         except OptionError as error:
-            return Verdict(False, f"{self._variable} returned something else: {error}")
+            return Verdict(False, f"{self.variable} returned something else: {error}")
         except Exception as error:  # what the reader's function returned may raise wherever it is touched
-            return Verdict(False, f"{self._variable} returned something that {raised(error)}")
+            return Verdict(False, f"{self.variable} returned something that {raised(error)}")
         if checked:
             return Verdict(True, "")
-        return Verdict(False, f"{checked.sentence} (first: the first version, second: {self._variable})")
+        return Verdict(False, f"{checked.sentence} (first: the first version, second: {self.variable})")
 
     def gain(self, namespace: Mapping[str, Any], clock: Clock | None) -> str:
         """How much faster the reader's version is, in a sentence."""
         seed = np.random.SeedSequence()
-        sides = [self._original, namespace[self._variable]]
+        sides = [self._original, namespace[self.variable]]
         prepared: list[Sequence[Any]] = [(), ()]
 
         def prepare(side: int) -> Callable[[], None]:
             def setup() -> None:
-                prepared[side] = self._timed(np.random.default_rng(seed))
+                prepared[side] = self.timed(np.random.default_rng(seed))
 
             return setup
 
         def run(side: int) -> Callable[[], object]:
-            return lambda: self._call(sides[side], *prepared[side])
+            return lambda: self.call(sides[side], *prepared[side])
 
         try:
             result = compare(
                 run(0),
                 run(1),
-                ("first version", self._variable),
+                ("first version", self.variable),
                 setup=(prepare(0), prepare(1)),
                 budget=min(GAIN_SECONDS, configuration.settings().budget),
                 clock=clock,
