@@ -582,8 +582,9 @@ def test_where_it_can_be_written_it_is_never_read_as_if_it_stood_still(
     real, tries = sqlite3.connect, []
 
     def connect(url: str, *args: Any, **options: Any) -> sqlite3.Connection:
-        tries.append(url)
-        if len(tries) < 3:
+        if "isolation_level" in options:  # not only a look at the header
+            tries.append(url)
+        if len(tries) in (1, 2) and "isolation_level" in options:
             error = sqlite3.OperationalError("unable to open database file")
             error.sqlite_errorname = "SQLITE_CANTOPEN"
             raise error
@@ -597,6 +598,88 @@ def test_where_it_can_be_written_it_is_never_read_as_if_it_stood_still(
     assert not any("immutable" in url for url in tries)
     store.append(FULL.replace(id="another"))
     assert len(reader.frame()) == 2
+
+
+OTHER = """
+import sys
+from optbook.experiments.record import Experiment
+from optbook.experiments.store import Store
+
+store = Store(sys.argv[1])
+for line in sys.stdin:
+    word = line.strip()
+    if word == "close":
+        store.close()
+    elif word == "count":
+        print(len(store.frame()), flush=True)
+        continue
+    else:
+        store.append(Experiment(label=word))
+    print("done", flush=True)
+"""
+
+
+class Other:
+    """A process with its own store on the file, that does as it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def tell(self, word: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(word, file=self.process.stdin, flush=True)
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> None:
+        self.process.communicate()
+
+
+@pytest.fixture
+def others(path: Path) -> Iterator[tuple[Other, Other]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    both = Other(path), Other(path)
+    yield both
+    for other in both:
+        other.end()
+
+
+def look(store: Store, path: Path) -> None:
+    """Everything that looks at a file without reading its rows."""
+    assert store.exists()
+    assert Store(path).exists()
+    assert sqlite.inspect_file(path, "the log")
+
+
+def test_a_look_at_the_file_does_not_make_others_delete_the_log_that_is_in_use(
+    path: Path, others: tuple[Other, Other]
+) -> None:
+    """Closing a plain descriptor of the file would drop this process's locks on it: another process that
+    closes its connection would then delete the write-ahead log, and rows would be lost from there on."""
+    first, second = others
+    assert first.tell("a") == "done"
+    store = Store(path)
+    assert len(store.frame()) == 1
+    look(store, path)
+    assert first.tell("b") == "done"
+    assert first.tell("close") == "done"
+    assert path.with_name(path.name + "-wal").exists(), "deleted while it is in use here"
+    assert second.tell("c") == "done"
+    assert len(store.frame()) == 3
+    look(store, path)
+    store.append(Experiment(label="d"))
+    look(store, path)
+    assert first.tell("close") == second.tell("close") == "done"
+    store.append(Experiment(label="e"))
+    assert second.tell("f") == "done"
+    store.append(Experiment(label="g"))
+    assert first.tell("count") == second.tell("count") == "7"
+    assert sorted(store.frame()["label"]) == ["a", "b", "c", "d", "e", "f", "g"]
 
 
 def test_a_full_disk_loses_nothing_that_was_there(

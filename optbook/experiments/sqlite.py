@@ -19,12 +19,11 @@ APPLICATION_ID = 0x6F707462  # "optb", in the header of every log
 BUSY_SECONDS = 10.0
 PAUSES = (0.0, 0.01, 0.1)
 """Seconds between attempts to open a file that another program may be opening or closing just now."""
-_MAGIC = b"SQLite format 3\x00"
 _CHECK_BELOW = 16 * 2**20
 
 
 def inspect_file(path: Path, shown: str) -> bool:
-    """Whether a log is there; looks at the header only, so a foreign file is not even opened.
+    """Whether a log is there; looks at the header only, so a foreign file is left as it is.
 
     Raises
     ------
@@ -38,17 +37,32 @@ def inspect_file(path: Path, shown: str) -> bool:
             return False
         if not path.is_file():
             raise LogError(f"{shown} is not a file: set OPTBOOK_LOG to a file")
-        with path.open("rb") as file:
-            header = file.read(100)
+        found = _application_id(path)
     except (OSError, ValueError) as error:
         raise LogError(
             f"{shown} cannot be read ({_reason(error)}): set OPTBOOK_LOG to another file"
         ) from error
-    if not header.startswith(_MAGIC) or len(header) < 100:
-        raise LogError(f"{shown} is not a database: set OPTBOOK_LOG to another file")
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+    except sqlite3.DatabaseError as error:
+        if _name(error).startswith("SQLITE_CORRUPT"):  # damaged, or being created just now: opening it tells
+            return True
+        raise explain(error, shown) from error
+    if found != APPLICATION_ID:
         raise LogError(f"{shown} is a database of another program: set OPTBOOK_LOG to another file")
     return True
+
+
+def _application_id(path: Path) -> int:
+    """The mark in the header, read through SQLite and without a lock.
+
+    Reading it with ``open`` would be simpler, and ruinous: when a process closes any descriptor of a file,
+    POSIX drops all its locks on that file, those of its SQLite connections too. Another process then takes
+    itself for the last one and deletes the write-ahead log in use here. SQLite keeps such descriptors open
+    until its locks are gone (https://www.sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    url = "file:" + pathname2url(str(path)) + "?mode=ro&immutable=1"
+    with closing(sqlite3.connect(url, uri=True)) as connection:
+        (mark,) = connection.execute("PRAGMA application_id").fetchone()
+    return int(mark)
 
 
 def make_parents(path: Path, shown: str) -> None:
