@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from optbook.workshop import todo as module
 from optbook.workshop.chapters import Chapter
 from optbook.workshop.exercises import check, solution
 from optbook.workshop.todo import OF_PARTS, SECTIONS, STAGES, Section, todo
+from tests.notebooks import FOLDER
 
 
 def estimate(ratio: float) -> Estimate:
@@ -173,3 +175,15 @@ def test_a_list_needs_a_ceiling(given: Any) -> None:
 def test_every_row_and_stage_that_is_named_exists() -> None:
     assert {row for rows in OF_PARTS.values() for row in rows} <= set(SECTIONS)
     assert set(STAGES.values()) <= set(OF_PARTS)
+
+
+def test_every_row_of_optimize_has_a_section_that_is_there_and_a_stage_that_leads_to_it() -> None:
+    rows = [f"C{i}" for i in range(5)] + [f"K{i}" for i in range(1, 5)] + [f"M{i}" for i in range(6)]
+    assert list(SECTIONS) == rows
+    assert {row for rows in OF_PARTS.values() for row in rows} == set(SECTIONS)
+    for section in SECTIONS.values():
+        (path,) = FOLDER.glob(f"{section.chapter}_*.ipynb")
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        lines = [line.strip() for cell in cells if cell["cell_type"] == "markdown" for line in cell["source"]]
+        assert f"## {section.heading}" in lines, section
+        assert section.link.startswith(path.name)

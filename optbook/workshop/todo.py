@@ -46,20 +46,28 @@ SECTIONS = {
     "C1": Section("04", "All at once"),
     "C2": Section("04", "Compute it once"),
     "C3": Section("04", "Call C"),
+    "C4": Section("04", "Hardware last"),
     "K1": Section("05", "Nobody waits"),
+    "K2": Section("05", "Keep it local"),
     "K3": Section("05", "Don't wait for it"),
+    "K4": Section("05", "Avoid moving data"),
+    "M0": Section("06", "How much room is there?"),
     "M1": Section("06", "The smallest type that will do"),
+    "M2": Section("06", "A cache that pays for its memory"),
+    "M3": Section("06", "Use it again"),
+    "M4": Section("06", "Let go"),
+    "M5": Section("06", "One at a time"),
 }
 OF_PARTS = {
-    "decode": ("C2", "C0"),
+    "decode": ("C2", "M2", "C0"),
     "augment": ("C0", "C3", "M1"),
     "resize": ("C0",),
     "normalise": ("C2", "M1"),
     "targets": ("C1",),
-    "collate": ("M1",),
-    "loader": ("K1", "C2"),
-    "step": ("C0", "M1"),
-    "log": ("K3",),
+    "collate": ("K4", "M3", "M1"),
+    "loader": ("K1", "K2", "C2", "M5"),
+    "step": ("C0", "M1", "M0", "C4"),
+    "log": ("K3", "M4"),
 }
 """By stage of the recipe: the rows of the method that may help."""
 STAGES = {
