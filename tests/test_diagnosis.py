@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any, get_args
 
@@ -204,8 +205,8 @@ def test_without_a_valid_measurement_there_is_no_diagnosis(monkeypatch: pytest.M
 
     with pytest.raises(ValueError, match="no"):
         optbook.bench(fails, "fails")
-    input_ = iter(range(200_000))
-    void = optbook.bench(lambda: [str(i) * 20 for i in input_] and None, "used up", runs=3)
+    seconds = iter([0.1] * 5)
+    void = optbook.bench(lambda: [time.sleep(each) for each in seconds] and None, "used up", runs=3)
     log = optbook.log()
     assert list(log[log.label == "fails"].diagnosis) == [""]
     assert (void.status, void.diagnosis, void.evidence) == ("void", "", {})
