@@ -179,6 +179,12 @@ def test_prompt_answers_are_pythons_and_late_ones_are_calls_into_c() -> None:
     assert found["looks"] == pytest.approx(10)
 
 
+def test_where_signals_take_long_to_arrive_answers_are_prompt_for_longer() -> None:
+    slow = [(False, late, 1.0) for late in (35e-6, 41e-6, 48e-6, 54e-6, 66e-6)]
+    assert of_samples(seen(*slow))["python_share"] == pytest.approx(1.0)
+    assert of_samples(seen(*slow, *[(False, 75e-6, 1.0)] * 5))["native_share"] == pytest.approx(0.5)
+
+
 def test_lateness_for_want_of_a_core_says_nothing() -> None:
     found = of_samples(seen(*[(False, 15e-6, 1.0)] * 5, *[(False, 700e-6, 0.2)] * 5))
     assert found["python_share"] == pytest.approx(1.0)

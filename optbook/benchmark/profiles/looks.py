@@ -15,8 +15,9 @@ from types import CodeType
 from optbook.benchmark.profiles.places import WAITS, is_yours, of_call
 from optbook.benchmark.profiles.sampler import BUSY_SHARE, Key, Samples
 
-PROMPT_SECONDS = 20e-6
-"""An answer is prompt if it comes this soon after the signal, more than the soonest ones do."""
+PROMPT_SECONDS, PROMPT_TIMES = 20e-6, 2
+"""An answer is prompt if it comes this soon after the soonest ones, or within this many times as long: where
+signals take long to arrive, as on a virtual machine, how long they take varies as much."""
 SOONEST = 0.05
 """The share of answers that tells how soon a signal can be answered on this machine."""
 SHORT_SECONDS, LONG_SECONDS = 40e-6, 150e-6
@@ -106,7 +107,8 @@ def of_samples(samples: Samples, device: bool = False) -> dict[str, float]:
         if kind:
             kinds[kind] = kinds.get(kind, 0.0) + seconds
 
-    prompt = PROMPT_SECONDS + _soonest([answer.late for answer in seen.answers if not answer.first])
+    soonest = _soonest([answer.late for answer in seen.answers if not answer.first])
+    prompt = max(soonest + PROMPT_SECONDS, PROMPT_TIMES * soonest)
     for key, seconds, busy, late, first in seen.answers:
         rest[key] -= seconds
         kind = _kind(samples, key, device)
