@@ -212,7 +212,12 @@ def test_without_a_valid_measurement_there_is_no_diagnosis(monkeypatch: pytest.M
     with pytest.raises(ValueError, match="no"):
         optbook.bench(fails, "fails")
     seconds = iter([0.1] * 5)
-    void = optbook.bench(lambda: [time.sleep(each) for each in seconds] and None, "used up", runs=3)
+
+    def uses_up() -> None:
+        for each in seconds:
+            time.sleep(each)
+
+    void = optbook.bench(uses_up, "used up", runs=3)
     log = optbook.log()
     assert list(log[log.label == "fails"].diagnosis) == [""]
     assert (void.status, void.diagnosis, void.evidence) == ("void", "", {})

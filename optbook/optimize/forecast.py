@@ -113,8 +113,7 @@ class Step:
             unit: what is counted.
             source: where the figures come from.
         """
-        if not isinstance(buckets, int) or isinstance(buckets, bool) or not 1 <= buckets <= 10_000:
-            raise OptionError(f"buckets is {short(buckets)}: give a whole number from 1 to 10000")
+        _whole("buckets is", buckets, 10_000)
         _in_range("backward", backward, 0.0, "seconds of the step")
         _in_range("after", after, 0.0, "seconds of the step")
         if backward + after > seconds:
@@ -240,8 +239,7 @@ def forecast(
         OptionError: an argument can't be used.
     """
     for count in nodes:
-        if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST_NODES:
-            raise OptionError(f"nodes holds {short(count)}: give whole numbers from 1 to {MOST_NODES}")
+        _whole("nodes holds", count, MOST_NODES)
     for name in algorithms:
         if name not in ALGORITHMS:
             raise OptionError(f"algorithms holds {short(name)}: take 'ring' or 'tree'")
@@ -281,3 +279,8 @@ def _in_range(name: str, value: object, least: float, example: str) -> None:
         or not (least <= value and math.isfinite(value))
     ):
         raise OptionError(f"{name} is {short(value)}: give {example}")
+
+
+def _whole(what: str, value: object, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise OptionError(f"{what} {short(value)}: give a whole number from 1 to {most}")
