@@ -21,6 +21,7 @@ from optbook.hotdog.detect import (
     find_hotdogs,
     hot_cells_together,
     intersection_over_union,
+    prepared,
     suppress_one_by_one,
 )
 from optbook.hotdog.evaluate import evaluate
@@ -152,6 +153,20 @@ def test_a_picture_that_cannot_be_read_stops_the_threads_too(tmp_path: Path) -> 
     recipe = Recipe.first().replace(input_size=16, inference_threads=2)
     with pytest.raises(OSError, match=re.escape(str(pictures[1].path))):
         detect(HotdogNet(4), recipe, pictures)
+
+
+def test_threads_that_prepare_get_cores_of_their_own() -> None:
+    pictures = load_folder(HOTDOGS, "val")[:4]
+    recipe = Recipe.tuned().replace(inference_threads=2, inference_batch_size=1)
+    before, seen = torch.get_num_threads(), []
+    try:
+        torch.set_num_threads(5)
+        for _ in prepared(pictures, recipe):
+            seen.append(torch.get_num_threads())
+        assert torch.get_num_threads() == 5
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [3] * 4
 
 
 def test_the_tuned_recipe_counts_as_the_first() -> None:

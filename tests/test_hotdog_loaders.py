@@ -239,7 +239,7 @@ def test_the_thread_ahead_takes_one_core_and_leaves_the_others_theirs(pictures: 
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
-        list(small(targets=draw).loader(pictures))
+        during = {torch.get_num_threads() for _ in small(targets=draw).loader(pictures)}
         later = threading.Thread(target=lambda: after.append(torch.get_num_threads()))
         later.start()
         later.join()
@@ -247,7 +247,27 @@ def test_the_thread_ahead_takes_one_core_and_leaves_the_others_theirs(pictures: 
     finally:
         torch.set_num_threads(before)
     assert seen == [1, 1, 1]
+    assert during == {2}
     assert after == [3, 3]
+
+
+def test_loops_ahead_that_overlap_give_all_cores_back(pictures: list[Picture]) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        first, second = (iter(small().loader(pictures)) for _ in range(2))
+        next(first)
+        next(second)
+        assert torch.get_num_threads() == 2
+        list(first)
+        assert torch.get_num_threads() == 3
+        del second
+        assert torch.get_num_threads() == 4
+        torch.set_num_threads(1)
+        assert {torch.get_num_threads() for _ in small().loader(pictures)} == {1}
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_one_core_is_enough_for_the_loader_ahead(pictures: list[Picture]) -> None:

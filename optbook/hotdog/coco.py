@@ -122,14 +122,20 @@ def open_rgb(path: Path | str, at_least: int | None = None) -> NDArray[np.uint8]
     Raises FileNotFoundError, or OSError naming the file when it is truncated or no picture, or ValueError
     when its pixels are floating-point numbers.
     """
+    return np.asarray(open_rgb_image(path, at_least), dtype=np.uint8)
+
+
+def open_rgb_image(path: Path | str, at_least: int | None = None) -> Image.Image:
+    """The same as Pillow's image, for those who go on with Pillow: no copy is made of it."""
     with _opened(path) as image:
         if at_least is not None:
             image.draft(None, (at_least, at_least))
         try:
-            upright = ImageOps.exif_transpose(image)
+            image.load()
+            ImageOps.exif_transpose(image, in_place=True)
         except (OSError, SyntaxError, ValueError, EOFError) as error:
             raise OSError(f"picture {path} is damaged or cut short ({error}): replace it") from error
-        return np.asarray(_to_rgb(upright, path), dtype=np.uint8)
+        return _to_rgb(image, path)
 
 
 def _to_rgb(image: Image.Image, path: Path | str) -> Image.Image:
@@ -142,7 +148,7 @@ def _to_rgb(image: Image.Image, path: Path | str) -> Image.Image:
         see_through = image.convert("RGBA")
         white = Image.new("RGBA", see_through.size, "white")
         return Image.alpha_composite(white, see_through).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _opened(path: Path | str) -> Image.Image:

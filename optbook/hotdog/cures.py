@@ -65,6 +65,7 @@ CURES: tuple[Cure, ...] = (
     # The smallest type, and nothing kept that is not needed.
     _cure("float32", "M1", "06", dtype=torch.float32),
     _cure("bfloat16 where it is fast", "M1", "06", autocast=torch.bfloat16 if fast_bfloat16() else None),
+    _cure("a pixel's channels side by side for bfloat16", "C3", "04", channels_last=fast_bfloat16()),
     _cure("remember only numbers", "M4", "06", "recipe.remember", remember=remember_detached),
     _cure("batches in ready buffers", "M3", "06", "recipe.collate", collate=collate_into_buffers),
     # Nobody waits.

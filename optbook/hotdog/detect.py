@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from optbook.hotdog.batched import Images, on_all, on_all_pairs
 from optbook.hotdog.coco import Picture
+from optbook.hotdog.cores import cores_left_by, stay_on_one_core
 from optbook.hotdog.network import STRIDE, keep_channels_last
 from optbook.hotdog.pixels import Source, pixels_of
 from optbook.hotdog.precision import autocast
@@ -69,12 +70,15 @@ def prepared(
     if not threads:
         yield from (prepare(chunk, recipe) for chunk in chunks)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    pool = ThreadPoolExecutor(threads, initializer=stay_on_one_core)
+    with pool, cores_left_by(threads) as left_over:
         ahead: deque[Future[tuple[Tensor, list[tuple[int, int]]]]] = deque()
         for chunk in chunks:
             ahead.append(pool.submit(prepare, chunk, recipe))
             if len(ahead) > threads:
-                yield ahead.popleft().result()
+                ready = ahead.popleft().result()
+                torch.set_num_threads(left_over)  # a thread that has just started sets it for all
+                yield ready
         while ahead:
             yield ahead.popleft().result()
 

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 
 from optbook.hotdog.buffers import Buffers
 from optbook.hotdog.coco import Picture
+from optbook.hotdog.cores import cores_left_by, stay_on_one_core
 from optbook.hotdog.dataset import Batch, EveryPictureOnce, HotdogDataset, Sample, stages_of
 from optbook.hotdog.network import STRIDE
 
@@ -57,7 +58,8 @@ def ahead_loader(recipe: Recipe, pictures: Sequence[Picture], training: bool) ->
     """The same batches, prepared by a thread while the training process computes: `prefetch` are ready ahead.
 
     The batches need not travel between processes. Threads do gain time here, since NumPy, torch and Pillow
-    let go of Python's lock while they compute; stages written in plain Python would not.
+    let go of Python's lock while they compute; stages written in plain Python would not. The thread gets a
+    core of its own: as long as the loop goes on, torch computes on the others.
     """
     return AheadLoader(torch_loader(recipe, pictures, training), recipe.prefetch)
 
@@ -82,12 +84,13 @@ class AheadLoader:
         started, left = threading.Event(), threading.Event()
         parts = (self.loader, ready, started, left)
         thread = threading.Thread(target=_prepare, args=parts, name="ahead_loader", daemon=True)
-        thread.start()
-        started.wait()
-        torch.set_num_threads(torch.get_num_threads())  # here, and in threads to come, as before
         try:
-            while not isinstance(batch := ready.get(), _Over):
-                yield batch
+            with cores_left_by(1) as left_over:
+                thread.start()
+                started.wait()
+                torch.set_num_threads(left_over)  # the thread has set it for all
+                while not isinstance(batch := ready.get(), _Over):
+                    yield batch
             if batch.error is not None:
                 raise batch.error
         finally:
@@ -111,10 +114,7 @@ def _prepare(
     started: threading.Event,
     left: threading.Event,
 ) -> None:
-    # Two threads that each compute on all cores would be in each other's way: this one takes one core. (torch
-    # sets a thread up at its first question, here, and would not keep a number set before.)
-    if torch.get_num_threads() > 1:
-        torch.set_num_threads(1)
+    stay_on_one_core()
     started.set()
     try:
         for batch in loader:

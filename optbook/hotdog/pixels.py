@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from optbook.hotdog.batched import Images, as_batch, for_a_batch, one_size
-from optbook.hotdog.coco import open_rgb
+from optbook.hotdog.coco import open_rgb, open_rgb_image
 
 Floats = NDArray[np.floating]
 Pixels = NDArray[np.uint8] | Floats
@@ -50,10 +50,13 @@ def decode_small(source: Source, size: int) -> NDArray[np.uint8]:
 
     A JPEG is not even decoded at full size where a half or a quarter of it suffices.
     """
-    pixels = pixels_of(source) if isinstance(source, np.ndarray) else open_rgb(source, at_least=size)
-    if pixels.shape[:2] == (size, size):
-        return pixels
-    return np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.BILINEAR))
+    if isinstance(source, np.ndarray):
+        image = Image.fromarray(pixels_of(source))
+    else:
+        image = open_rgb_image(source, at_least=size)
+    if image.size != (size, size):
+        image = image.resize((size, size), Image.Resampling.BILINEAR)
+    return np.asarray(image)
 
 
 def resize_through_bytes(image: Floats, boxes: Floats, size: int) -> tuple[Floats, Floats]:
@@ -96,9 +99,9 @@ def normalise(image: Floats) -> Floats:
 
 @for_a_batch
 def normalise_together(images: Images) -> Tensor:
-    """Images of one size, (S, S, 3), to (B, 3, S, S) of float32: one multiplication and one addition each."""
+    """Images of one size, (S, S, 3), to (B, 3, S, S) of float32: multiplied and added to in one pass."""
     factor, summand = _factor_and_summand()
-    return torch.mul(as_batch(images).permute(0, 3, 1, 2), factor).add_(summand)
+    return torch.addcmul(summand, as_batch(images).permute(0, 3, 1, 2), factor)
 
 
 @cache

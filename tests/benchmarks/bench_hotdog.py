@@ -1,6 +1,6 @@
 """The tuned recipe against the first: training, counting, memory, time to accuracy, and what brought it.
 
-On two quiet cores it takes some 25 minutes. `OPTBOOK_BENCH_SCALE=0.05` is a short run, whose figures mean
+On two quiet cores it takes some 20 minutes. `OPTBOOK_BENCH_SCALE=0.05` is a short run, whose figures mean
 little. `OPTBOOK_BENCH_PRICE=0.90` is what an hour of the machine costs; with `OPTBOOK_BENCH_FULL=1` the first
 version's way to 95 % is measured as it is, which takes its 20 minutes more.
 
@@ -212,8 +212,8 @@ def against(first: Training | Counting, second: Training | Counting, budget: flo
 
 def training(pictures: Sequence[Picture]) -> tuple[Row, Comparison, int]:
     """Tuned against first; also the comparison, and over how many pictures it was."""
-    some = pictures[: scaled(64, 16)]
-    result = against(Training(Recipe.first(), some), Training(Recipe.tuned(), some), 60)
+    some = pictures[: scaled(256, 16)]
+    result = against(Training(Recipe.first(), some), Training(Recipe.tuned(), some), 120)
     workers = Training(Recipe.first().replace(workers=2, persistent_workers=True), some)
     workers.run()
     shown = per_second(result, len(some))
@@ -223,7 +223,7 @@ def training(pictures: Sequence[Picture]) -> tuple[Row, Comparison, int]:
 
 
 def counting(first: nn.Module, tuned: nn.Module, pictures: Sequence[Picture]) -> Row:
-    some = pictures[: scaled(64, 8)]
+    some = pictures[: scaled(len(pictures), 8)]
     result = against(Counting(Recipe.first(), first, some), Counting(Recipe.tuned(), tuned, some), 60)
     what = "finding and counting, pictures/s: tuned ÷ first"
     return Row(what, times_as_fast(result), "≥ 20×", result.ratio >= 20, per_second(result, len(some)))
@@ -282,6 +282,21 @@ def against_free_data(pictures: Sequence[Picture]) -> list[Row]:
     }
     what = f"that ceiling against the machine's measured peak ({step.flops_dtype})"
     return [row, Row(what, f"{100 * step.flops_share:.0f} %", "a figure, and what limits it", True, shown)]
+
+
+def compiled(pictures: Sequence[Picture]) -> Row:
+    """What `torch.compile` brings to the tuned system, and what it costs before."""
+    some = pictures[: scaled(MANY, 32)]
+    eager, compiled = (Training(Recipe.tuned().replace(compile=on), some) for on in (False, True))
+    first = timed(compiled.run)
+    result = optbook.compare(eager.run, compiled.run, ("as it is", "compiled"), budget=max(0.5, 40 * SCALE))
+    rates = [f"{len(some) / seconds:.0f}/s" for seconds in result.seconds]
+    shown: dict[str, float | str] = {
+        "as it is": rates[0],
+        "compiled": rates[1],
+        "first epoch, compiling": f"{first:.0f} s",
+    }
+    return Row("tuned training, torch.compile ÷ without", times_as_fast(result), "a figure", True, shown)
 
 
 def time_to_goal(first: Course, tuned: Course, first_throughput: float, pictures: int, how: str) -> Row:
@@ -456,6 +471,7 @@ def _rows() -> Iterator[Row]:
     row, compared, some = training(pictures)
     yield row
     yield from against_free_data(pictures)
+    yield compiled(pictures)
     fast = course(tuned.replace(epochs=epochs), tuned, pictures, validation)
     stored = load_weights()
     is_first = type(stored.network) is first.network
