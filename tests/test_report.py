@@ -168,6 +168,20 @@ def test_figures_of_both_stand_beside_each_other(log_path: Path) -> None:
     assert "acc 0.5000, was 0.9700" in text
 
 
+def test_the_same_experiment_measured_again_is_no_silent_improvement(log_path: Path) -> None:
+    store_at(log_path, measured("train", 10), measured("train", 13), measured("other", 20))
+    page, text = both(optbook.report())
+    for told in (page, text):
+        assert "train (#2) bears the name of #1" in told
+        assert "the 1.30× are the machine" in told
+        assert "other (#" not in told
+
+
+def test_another_module_makes_it_another_experiment(log_path: Path) -> None:
+    store_at(log_path, measured("train", 10), measured("train", 13, modules_hash="b"))
+    assert "bears the name" not in str(optbook.report())
+
+
 def test_a_long_log_shows_the_last(log_path: Path) -> None:
     store_at(log_path, *(measured(f"try {n}", 2.0 + n) for n in range(130)))
     text = optbook.report().markdown()

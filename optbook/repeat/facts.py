@@ -194,6 +194,7 @@ def caveats(journey: Journey, frame: pd.DataFrame, steps: Sequence[Improvement])
         found.append("No goal is set in this unit: nobody said how fast is fast enough. %goal does.")
     if journey.outlook is None and journey.best is not None:
         found.append("No %%ceiling was taken of the real system: what could still be gained is not known.")
+    found += list(_again(journey, frame))
     for kind, told in _LEFT_OUT.items():
         count = sum(point.kind == kind for point in journey.points)
         if count:
@@ -213,6 +214,25 @@ _LEFT_OUT = {
     "failed": "failed",
     "interrupted": "interrupted, and left out",
 }
+
+
+def _again(journey: Journey, frame: pd.DataFrame) -> Iterable[str]:
+    """Improvements over an experiment of the same name and, for all that is known, the same code."""
+    seen: dict[tuple[str, ...], Point] = {}
+    gained = {point.number for point in journey.improvements}
+    for point in journey.points:
+        if not point.counts:
+            continue
+        row = _row(frame, point)
+        same = (point.label, str(row["modules_hash"]), str(row["git_revision"]))
+        if point.number in gained and same in seen:
+            then = seen[same]
+            yield (
+                f"{one_line(point.label, LONGEST)} (#{point.row + 1}) bears the name of #{then.row + 1}, and "
+                f"no module has changed: unless its cell did, the {times(point.value / then.value)} are the "
+                "machine's. %%compare would tell."
+            )
+        seen.setdefault(same, point)
 
 
 def _doubts(point: Point, frame: pd.DataFrame) -> Iterable[str]:
