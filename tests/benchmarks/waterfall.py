@@ -155,7 +155,7 @@ def draw(found: Sequence[Bar], run: Run, path: Path, title: str) -> None:
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_locator(NullLocator())
         single.axvline(1, color=LINE, linewidth=0.8)
-        single.set_xlabel("each cure alone: times as fast as the first version")
+        single.set_xlabel("each cure alone: × the first version")
         names = ["first version", *(bar.name for bar in found), "all of them"]
         falling.set_yticks(range(len(names)), names)
         falling.invert_yaxis()
